@@ -27,6 +27,21 @@ WORDS = {
     r"\b[Cc]areful(ly)? way\b": "the slow path",
     r"\bfastpath\b|\bKernelDatapath\b|\bfast_path_(ns|share)\b": "offload",
     r"\bAside\b(?! )": "OffloadedCounters",
+    r"\b(Traced)?Fate\b": "Disposition",
+    r"\b[Dd]oorbells?\b|\bBell\b": "Notifier, WakeFlag: arm, disarm, notify",
+    r"\bCrew\w*\b|\bcrew\b": "WorkerSet, hand-off port",
+    r"\bDesk\b|\b[Ee]rrands?\b|\bParcel\b": "ControlMailbox, HandoffTask, hand-off header",
+    r"\b[Ss]ieves?\b|\b[Ww]innow\w*|\b[Ss]ift(s|ed)?\b": "Bloom filter: bloom_candidates, match_tags",
+    r"\b[Cc]ensus\b": "heavy hitters",
+    r"\bexchange_front\b|\bput_front\b|\bfront_of\b": "rewrite_head, prepend_header, head_of",
+    r"\bTunnelShape\b|\bShapeId\b": "EncapTemplate, EncapTemplateId",
+    r"\b(Narrow|Common|Offload|Policy)Way\b": "PathMtu, CommonRoute, OffloadNextHop, PolicyTarget",
+    r"\busual shape\b": "eligible for the fast path",
+    r"\bTxFullPreferred\b|\btx_full_preferred\b": "TxFullHighPriority, tx_full_high_priority",
+    r"\bhanded_over\b": "handoffs, handoff: a handover is a UE's",
+    r"\bset_across\b|\bport\.across\b": "peer_port",
+    r"\bStencil\b|\bWorkshop\b|\bDealing\b": "RequestTemplate, TestBed, RssSimulation",
+    r"\bWhereabouts\b|\bStrangers\b": "NeighbourLookup, UnknownPeers or UnclaimedFrames",
 }
 KINDS = (".rs", ".h", ".c", ".py", ".md", ".yml", ".toml")
 NOT_LOOKED_AT = {"CHANGELOG.md", "tests/words.py", "docs/glossary.md"}

@@ -67,14 +67,14 @@ NODE: Json = {
         {
             "name": "left",
             "mac": LEFT_MAC,
-            "across": "right",
+            "peer_port": "right",
             "mtu": MTU,
             "addresses": ["192.0.2.1", "2001:db8:c::1"],
         },
         {
             "name": "right",
             "mac": RIGHT_MAC,
-            "across": "left",
+            "peer_port": "left",
             "mtu": MTU,
             "addresses": ["10.2.0.1", "2001:db8:2::1"],
         },
@@ -98,9 +98,15 @@ NODE: Json = {
 }
 
 
-def strip(name: str, ttl: str = "pipe", dscp: str = "pipe", way: str = "across", **condition: Any) -> Json:
+def strip(
+    name: str, ttl: str = "pipe", dscp: str = "pipe", forward: str = "peer_port", **condition: Any
+) -> Json:
     """A rule that takes the headers off."""
-    return {"name": name, **condition, "verdict": {"decapsulate": {"ttl": ttl, "dscp": dscp, "way": way}}}
+    return {
+        "name": name,
+        **condition,
+        "verdict": {"decapsulate": {"ttl": ttl, "dscp": dscp, "forward": forward}},
+    }
 
 
 RULES = [
@@ -109,7 +115,7 @@ RULES = [
     strip("keyed", key=7, destination="203.0.113.3/32"),
     strip("keyless", key="absent", destination="203.0.113.4/32"),
     strip("six only", inner=["ipv6"], destination="203.0.113.5/32"),
-    strip("routed", way="routed", destination="203.0.113.6/32"),
+    strip("routed", forward="route", destination="203.0.113.6/32"),
     {"name": "passed", "destination": "203.0.113.7/32", "verdict": "pass"},
     {"name": "dropped", "destination": "203.0.113.8/32", "verdict": "drop"},
     strip("from the cloud", source="192.0.2.0/25", destination="203.0.113.9/32"),
@@ -400,7 +406,7 @@ def tunnel_to(name: str, destination: str, remote: str = SERVER, **more: Any) ->
         "ttl": "pipe",
         "dscp": "pipe",
         "dont_fragment": "set",
-        "way": "across",
+        "forward": "peer_port",
     }
     return {
         "name": name,
@@ -422,7 +428,7 @@ def encapsulate() -> File:
         tunnel_to("all options", "10.2.0.11/32", key=7, checksum=True),
         tunnel_to("uniform", "10.2.0.12/32", ttl="uniform", dscp="uniform"),
         tunnel_to("cut outside", "10.2.0.13/32", dont_fragment="clear"),
-        tunnel_to("routed", "10.2.0.14/32", way="routed"),
+        tunnel_to("routed", "10.2.0.14/32", forward="route"),
         tunnel_to("frames", "10.2.0.15/32", ethernet=True, key=9),
     ]
     file = File("encapsulate", "Packets are given outer headers; no state is kept.", [], ways)

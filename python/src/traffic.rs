@@ -1,6 +1,6 @@
 //! Traffic as Python writes it.
 
-use kaido_bench::generator::{Compiled, Problem};
+use kaido_bench::generator::{CompiledTraffic, Problem};
 use kaido_bench::stream::Traffic;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ pub(crate) fn packets<'py>(
     stream: usize,
     count: u64,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let compiled = Compiled::new(&read(traffic)?).map_err(|problems| wrong(&problems))?;
+    let compiled = CompiledTraffic::new(&read(traffic)?).map_err(|problems| wrong(&problems))?;
     let packets = (0..count).map_while(|sequence| compiled.packet(stream, sequence, 0));
     Ok(packets.map(|packet| PyBytes::new(py, &packet)).collect())
 }

@@ -51,10 +51,17 @@ def start(binary: Path, wire: Wire, tmp_path: Path) -> Iterator[Start]:
     """Starts the node on a datapath, with rules."""
     started: list[Remover] = []
 
-    def remover(datapath: str, rules: str = "", across: bool = True) -> Remover:
+    def remover(datapath: str, rules: str = "", peer_port: bool = True) -> Remover:
         driver, what, attach = DATAPATHS[datapath]
         node = Remover(
-            binary, wire.node, tmp_path, driver, datapath=what, attach=attach, rules=rules, across=across
+            binary,
+            wire.node,
+            tmp_path,
+            driver,
+            datapath=what,
+            attach=attach,
+            rules=rules,
+            peer_port=peer_port,
         )
         node.start()
         started.append(node)
@@ -200,7 +207,7 @@ def test_a_router_leaves_its_own_packets_to_the_kernel(
         '[[gre.encapsulation]]\nname = "back"\nport = "k1"\ndestination = "10.9.0.0/24"\n'
         'local = "192.0.2.254"\nremote = "192.0.2.1"\nway = "route"\n'
     )
-    node = start(datapath, rules, across=False)
+    node = start(datapath, rules, peer_port=False)
     start_peer(wire.left, ("192.0.2.1", "192.0.2.254"), [f"{INNER_LEFT[4]}/32"], None, tmp_path)
     wire.left.ip("route", "add", "198.51.100.2", "dev", "gre1", "src", INNER_LEFT[4])
     assert wire.left.pings("192.0.2.254")
@@ -219,7 +226,7 @@ def test_a_rule_leaves_tunnels_to_the_kernel(wire: Wire, start: Start, tmp_path:
     node = start(datapath, rules)
     start_peer(wire.node, ("192.0.2.254", "192.0.2.1"), ["10.8.0.2/32"], 7, tmp_path)
     start_peer(wire.left, ("192.0.2.1", "192.0.2.254"), ["10.9.0.1/32"], 7, tmp_path)
-    # ARP goes across; who answers is the node itself, whose address is given.
+    # ARP goes to the peer port; who answers is the node itself, whose address is given.
     mac = wire.node.run("cat", "/sys/class/net/k0/address").stdout.strip()
     wire.left.ip("neighbour", "replace", "192.0.2.254", "lladdr", mac, "dev", "eth0")
     wire.left.ip("route", "add", "10.8.0.2", "dev", "gre1", "src", "10.9.0.1")

@@ -139,7 +139,7 @@ def test_workers_share_the_names(binary: Path, tmp_path: Path) -> None:
         for worker in (0, 1)
     ]
     assert min(satisfied) > 0.35 * sum(satisfied) > 400
-    assert float(lines['kaido_ndn_handed_over_packets_total{worker="0",kind="interest"}']) > 0
+    assert float(lines['kaido_ndn_handoff_packets_total{worker="0",kind="interest"}']) > 0
     assert float(lines['kaido_port_drops_total{port="workers",reason="handoff_full"}']) == 0
     assert float(lines["kaido_ndn_hot_names"]) == 0
     info = router.json("cs", "info")
@@ -175,7 +175,7 @@ def test_the_status_shows_workers_and_hot_names(binary: Path, tmp_path: Path) ->
     assert all(0 < worker["cs_entries"] <= worker["cs_max"] for worker in workers)
     assert all(worker["pit_entries"] < worker["pit_max"] == 65_536 for worker in workers)
     # The sockets are the first worker's.
-    assert workers[0]["handed_over"]["interests"] > 100
+    assert workers[0]["handoffs"]["interests"] > 100
     hot = shown["hot_names"]
     assert all(name["name"].startswith("/kaido/") and name["share"] < 1 for name in hot), hot
     text = router.ndn("status").stdout

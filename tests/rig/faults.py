@@ -250,7 +250,7 @@ class Faults(threading.Thread):
         window.seen = f"{hours:+d} h"
 
     def flood(self, kind: str, window: Window) -> None:
-        """Strangers send what no peer would."""
+        """Hosts that are no peers send what no peer would."""
         space, source = self.net.dn, "10.100.6.2"
         if kind in STRANGERS:
             space_name, device, source = STRANGERS[kind]

@@ -64,7 +64,7 @@ class Remover(Node):
     datapath: str = "engine"
     attach: str = "auto"
     rules: str = ""
-    across: bool = True
+    peer_port: bool = True
 
     @property
     def config(self) -> str:
@@ -77,8 +77,8 @@ class Remover(Node):
         ]
         for name, other in (("k0", "k1"), ("k1", "k0")):
             lines.append(f'[[port]]\nname = "{name}"\ndriver = "{self.driver}"\ninterface = "{name}"')
-            if self.across:
-                lines.append(f'across = "{other}"')
+            if self.peer_port:
+                lines.append(f'peer_port = "{other}"')
             if self.driver == "af_xdp":
                 lines.append(f'attach = "{self.attach}"')
         return "\n".join([*lines, self.rules])

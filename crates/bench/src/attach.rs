@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_pfcp::{
-    DATAGRAM_MAX, Dialect, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit, cause_name,
+    DATAGRAM_MAX, Dialect, Instants, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit, cause_name,
 };
 
 use kaido_upf::rules::{Establishment, LocalFTeid, Seid};
@@ -98,7 +98,7 @@ fn readdressed(mut request: Establishment, [upf, gnb]: [Ipv4Addr; 2]) -> Establi
 
 /// A control plane with the sessions of bearers.
 #[derive(Debug)]
-pub struct Attached {
+pub struct AttachedSessions {
     plan: AttachPlan,
     smf: Smf,
     socket: UdpSocket,
@@ -113,7 +113,7 @@ fn failed(what: impl std::fmt::Display) -> BenchError {
     BenchError::Control(what.to_string())
 }
 
-impl Attached {
+impl AttachedSessions {
     /// Sets up an association, and the sessions; how long these took.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Attached {
             associated: false,
             sessions: Vec::new(),
         };
-        let asked = attached.smf.associate(Moment::now(), plan.upf, &mut attached.out);
+        let asked = attached.smf.associate(Instants::now(), plan.upf, &mut attached.out);
         asked.map_err(failed)?;
         while !attached.associated {
             attached.turn(stop)?;
@@ -184,7 +184,7 @@ impl Attached {
                 && let Some(request) = all.next()
             {
                 self.smf
-                    .establish(Moment::now(), self.plan.upf, request, &mut self.out)
+                    .establish(Instants::now(), self.plan.upf, request, &mut self.out)
                     .map_err(|error: SmfError| failed(error))?;
             }
             self.turn(stop)?;
@@ -204,7 +204,7 @@ impl Attached {
     /// Answers the user plane until asked to stop.
     ///
     /// # Errors
-    /// As [`Attached::establish`]; an association that the user plane ends is one of them.
+    /// As [`AttachedSessions::establish`]; an association that the user plane ends is one of them.
     pub fn hold(&mut self, stop: &AtomicBool) -> Result<(), BenchError> {
         while !stop.load(Ordering::Relaxed) {
             match self.turn(stop) {
@@ -221,7 +221,7 @@ impl Attached {
     /// Deletes all sessions, and releases the association.
     ///
     /// # Errors
-    /// As [`Attached::establish`].
+    /// As [`AttachedSessions::establish`].
     pub fn release(mut self, progress: &dyn Fn(&str)) -> Result<(), BenchError> {
         let never = AtomicBool::new(false);
         let mut told = Instant::now();
@@ -229,7 +229,7 @@ impl Attached {
             while self.smf.outstanding() < self.plan.window
                 && let Some(seid) = self.sessions.pop()
             {
-                self.smf.delete(Moment::now(), seid, &mut self.out).map_err(failed)?;
+                self.smf.delete(Instants::now(), seid, &mut self.out).map_err(failed)?;
             }
             self.turn(&never)?;
             if told.elapsed() >= PAUSE {
@@ -244,7 +244,7 @@ impl Attached {
     fn dissociate(&mut self) -> Result<(), BenchError> {
         let never = AtomicBool::new(false);
         // A full window of requests leaves room for this one.
-        self.smf.release(Moment::now(), self.plan.upf, &mut self.out).map_err(failed)?;
+        self.smf.release(Instants::now(), self.plan.upf, &mut self.out).map_err(failed)?;
         while self.associated {
             self.turn(&never)?;
         }
@@ -260,7 +260,7 @@ impl Attached {
         match self.socket.recv_from(&mut self.datagram) {
             Ok((len, from)) => {
                 let datagram = self.datagram.get(..len).unwrap_or_default();
-                self.smf.handle(Moment::now(), from, datagram, &mut self.out);
+                self.smf.handle(Instants::now(), from, datagram, &mut self.out);
             }
             // What ICMP says of an earlier datagram is told by the missing answer.
             Err(error)
@@ -273,7 +273,7 @@ impl Attached {
                 ) => {}
             Err(error) => return Err(error.into()),
         }
-        self.smf.poll(Moment::now(), &mut self.out);
+        self.smf.poll(Instants::now(), &mut self.out);
         self.flush();
         while let Some(event) = self.smf.next_event() {
             self.note(&event)?;

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// What something took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TimeTaken {
     /// Nanoseconds of CPU time.
     pub(crate) ns: f64,
     /// Pages that had to be waited for.
@@ -17,12 +17,12 @@ pub(crate) struct Taken {
 }
 
 /// Times what it is given, less what two looks at the clock take by themselves.
-pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Taken) {
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, TimeTaken) {
     let overhead = overhead_ns();
     let (faults, began) = (page_faults(), CpuTime::now());
     let done = work();
     let ns = (began.elapsed_ns() - overhead).max(0.0);
-    (done, Taken { ns, page_faults: page_faults() - faults })
+    (done, TimeTaken { ns, page_faults: page_faults() - faults })
 }
 
 /// What is measured where nothing is done between two looks at the clock, in nanoseconds: the least of many, so that no figure comes

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::Direction;
-use crate::generator::{Compiled, Problem};
+use crate::generator::{CompiledTraffic, Problem};
 use crate::oracle::{Bearers, Oracle, Rule};
 use crate::preset::{BearerOrder, Preset, Transport};
 use crate::receive::JudgeSettings;
@@ -171,7 +171,7 @@ impl BenchPlan {
         };
         file.ports(&mut faults);
         if faults.0.is_empty() {
-            for problem in Compiled::new(&traffic).err().unwrap_or_default() {
+            for problem in CompiledTraffic::new(&traffic).err().unwrap_or_default() {
                 file.place(&problem, &mut faults);
             }
         }
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(plan.settings.judge.late_after_ns, 5_000_000);
         assert_eq!((plan.rules.len(), plan.traffic.streams.len()), (1, 1));
         assert_eq!(plan.traffic.streams[0].port, "n3");
-        let packet = Compiled::new(&plan.traffic).unwrap().packet(0, 1234, 0).unwrap();
+        let packet = CompiledTraffic::new(&plan.traffic).unwrap().packet(0, 1234, 0).unwrap();
         // The tag of bearer 1234, and behind it access node 34.
         assert_eq!(packet[14..16], 235u16.to_be_bytes());
         assert_eq!(packet[30..34], [10, 100, 3, 36]);
@@ -465,7 +465,7 @@ mod tests {
             let plan = BenchPlan::parse_of(&text, bearers).unwrap();
             let [Rule::Bearers(of)] = &plan.rules[..] else { panic!("{:?}", plan.rules) };
             assert_eq!((of.count, of.peers, of.core.tags[0].count, of.qfi), (count, 100, 1000, None));
-            let compiled = Compiled::new(&plan.traffic).unwrap();
+            let compiled = CompiledTraffic::new(&plan.traffic).unwrap();
             let last = u64::from(count) - 1;
             // Uplink: behind the last SGW, with the last TEID. Downlink: in the last tenant's VLAN.
             let uplink = compiled.packet(0, last, 0).unwrap();

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use kaido_table::{Pages, Region, RegionError};
 
-use crate::clock::{Taken, timed};
+use crate::clock::{TimeTaken, timed};
 use crate::permutation::Permutation;
 
 /// Bytes of a cache line.
@@ -41,7 +41,7 @@ impl Floor {
     }
 
     /// Reads `count` random lines.
-    pub(crate) fn round(&mut self, count: usize) -> Taken {
+    pub(crate) fn round(&mut self, count: usize) -> TimeTaken {
         self.lines.clear();
         self.lines.extend((self.place..).take(count).map(|place| self.order.at(place)));
         self.place += count as u64;

@@ -25,7 +25,7 @@ use crate::frames::{Direction, ETHERNET, Family, N3, Template};
 use crate::memory::available;
 use crate::node::{UpfNode, settings};
 use crate::platforms::KernelSessions;
-use crate::platforms::offload::{OffloadBed, offload_config, set_hops, vlans};
+use crate::platforms::offload::{OffloadNode, offload_config, set_hops, vlans};
 use crate::shape::{PERIOD_OF_MIXED, Shape, VLAN_FIRST};
 use crate::stats::Summary;
 
@@ -94,7 +94,7 @@ impl Kernel {
         if let Err(reason) = fits(&config) {
             return Ok(Err(reason));
         }
-        let made = OffloadBed::tables_of(settings.clone(), &config);
+        let made = OffloadNode::tables_of(settings.clone(), &config);
         let made = made.and_then(|(tables, parts)| {
             set_hops(&tables, [LOOPBACK; 2], &settings)?;
             let load = tables.with(|offload| Speed::load_for(offload, N3, &vlans(&settings)));

@@ -70,11 +70,11 @@ pub use control::{ControlPlan, ControlReport, MemoryResult, PhaseResult, Traffic
 pub use error::BenchError;
 pub use frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
 pub use kernel::KernelResult;
-pub use lru::{Held, LruMap, LruReport, measure_lru};
+pub use lru::{HeldCount, LruMap, LruReport, measure_lru};
 pub use machine::{HugePages, Machine, Pmu};
 pub use plan::Plan;
 pub use push::{exposition, push, run_id};
-pub use report::{ChainResult, PathResult, Report, RunInfo, SessionResult, Skipped, goal};
+pub use report::{ChainResult, PathResult, Report, RunInfo, SessionResult, SkippedCase, goal};
 pub use rings::RingsResult;
 pub use run::run;
 pub use shape::Shape;

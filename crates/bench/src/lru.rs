@@ -43,7 +43,7 @@ pub struct LruMap {
     /// Its kind, by the kernel's names.
     pub name: &'static str,
     /// How many sessions had been written, and how many of them were found then.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldCount>,
     /// Sessions found once all had been written and each of them once more, as by a handover.
     pub found_after_rewriting: Option<u32>,
     /// Why there is no such map here.
@@ -52,7 +52,7 @@ pub struct LruMap {
 
 /// A count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct HeldCount {
     /// Sessions written, all different.
     pub written: u32,
     /// Of these, found.
@@ -89,9 +89,9 @@ pub fn measure_lru(sessions: u32, stop: &AtomicBool) -> Result<LruReport, BenchE
 }
 
 /// The CPUs on which this thread may run, in turn.
-struct Turns(Vec<usize>, CpuSet);
+struct CpuRotation(Vec<usize>, CpuSet);
 
-impl Turns {
+impl CpuRotation {
     fn new() -> Result<Self, BenchError> {
         let allowed = sched_getaffinity(None).map_err(std::io::Error::from)?;
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect(), allowed))
@@ -107,14 +107,19 @@ impl Turns {
     }
 }
 
-impl Drop for Turns {
+impl Drop for CpuRotation {
     fn drop(&mut self) {
         // Where it fails the thread stays on one of its CPUs, which only makes it slower.
         let _ = sched_setaffinity(None, &self.1);
     }
 }
 
-fn fill(sessions: u32, kind: MapType, flags: u32, stop: &AtomicBool) -> Result<(Vec<Held>, u32), BenchError> {
+fn fill(
+    sessions: u32,
+    kind: MapType,
+    flags: u32,
+    stop: &AtomicBool,
+) -> Result<(Vec<HeldCount>, u32), BenchError> {
     let failed = |error: libbpf_rs::Error| BenchError::Point(error.to_string());
     let needed = u64::from(sessions) * (64 + 32 * cores() as u64);
     if needed > available() {
@@ -128,7 +133,7 @@ fn fill(sessions: u32, kind: MapType, flags: u32, stop: &AtomicBool) -> Result<(
     let map = MapHandle::create(kind, Some("kaido_lru"), 4, 8, sessions, &opts).map_err(failed)?;
     let values = vec![vec![0; 8]; libbpf_rs::num_possible_cpus().map_err(failed)?];
     let order = Permutation::new(sessions, 1);
-    let turns = Turns::new()?;
+    let turns = CpuRotation::new()?;
     let key = |place: u32| teid(order.at(place.into())).to_ne_bytes();
     let write = |places: Range<u32>| {
         for place in places {
@@ -155,14 +160,14 @@ fn fill(sessions: u32, kind: MapType, flags: u32, stop: &AtomicBool) -> Result<(
         let until = share(sessions, level);
         write(written..until)?;
         written = until;
-        held.push(Held { written, found: count(written)? });
+        held.push(HeldCount { written, found: count(written)? });
     }
     write(0..sessions)?;
     Ok((held, count(sessions)?))
 }
 
 /// The table that packets look sessions up in, by both their keys.
-fn own_table(sessions: u32, stop: &AtomicBool) -> Result<(Vec<Held>, u32), BenchError> {
+fn own_table(sessions: u32, stop: &AtomicBool) -> Result<(Vec<HeldCount>, u32), BenchError> {
     let pool = kaido_engine::FramePool::leak(64)?;
     let mut node = UpfNode::new(sessions, pool, 0)?;
     let mut held = Vec::new();
@@ -170,7 +175,7 @@ fn own_table(sessions: u32, stop: &AtomicBool) -> Result<(Vec<Held>, u32), Bench
         let written = share(sessions, level);
         node.establish(written, stop, &|_| ())?;
         // Two keys each: the TEID and the UE's address.
-        held.push(Held { written, found: node.keys() / 2 });
+        held.push(HeldCount { written, found: node.keys() / 2 });
     }
     node.modify(sessions, stop)?;
     Ok((held, node.keys() / 2))

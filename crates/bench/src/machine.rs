@@ -81,7 +81,7 @@ pub(crate) fn git_revision() -> String {
 
 /// The state at the beginning, to be compared with the end's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
+pub(crate) struct MachineState {
     load: f64,
     stat: Option<CpuTimes>,
 }
@@ -92,7 +92,7 @@ struct CpuTimes {
     steal: u64,
 }
 
-impl Before {
+impl MachineState {
     pub(crate) fn now() -> Self {
         Self { load: load_average(), stat: CpuTimes::parse(&read("/proc/stat")) }
     }
@@ -110,7 +110,7 @@ impl CpuTimes {
 
 impl Machine {
     /// Describes the machine once the run is over.
-    pub(crate) fn describe(before: &Before, hugepages: Vec<HugePages>) -> Self {
+    pub(crate) fn describe(before: &MachineState, hugepages: Vec<HugePages>) -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
             cpuinfo
@@ -119,7 +119,7 @@ impl Machine {
                 .and_then(|line| line.split_once(':'))
                 .map(|(_, value)| value.trim().to_owned())
         };
-        let after = Before::now();
+        let after = MachineState::now();
         Self {
             cpu: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: cores(),
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let machine = Machine::describe(&Before::now(), hugepages());
+        let machine = Machine::describe(&MachineState::now(), hugepages());
         assert!(machine.cores > 0 && machine.ram_bytes > 0 && !machine.kernel.is_empty());
         assert!(!machine.host.is_empty() && !git_revision().is_empty());
         assert_eq!(machine.pmu.available, machine.pmu.reason.is_none());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::port::Port;
 use kaido_engine::{
-    DropReason, FramePool, Function, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker,
+    DropReason, FramePool, Function, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker,
     WorkerSettings,
 };
 use kaido_upf::control::{KernelShare, Upf};
@@ -323,7 +323,7 @@ fn routes() -> Arc<Routes> {
     for family in Family::ALL {
         for (port, address, mac) in [(N3_PORT, family.gnb(), GNB_MAC), (N6_PORT, family.router(), ROUTER_MAC)]
         {
-            routes.set_neighbour(Wanted { port, address }, Some(mac));
+            routes.set_neighbour(NeighbourRequest { port, address }, Some(mac));
         }
     }
     routes

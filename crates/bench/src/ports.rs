@@ -17,11 +17,11 @@ pub(crate) struct Feed(Arc<Exchange>);
 struct Exchange {
     /// The bench wants to trade; looked at only when the port has nothing to hand over.
     wanted: AtomicBool,
-    held: Mutex<Held>,
+    held: Mutex<HeldLink>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldLink {
     /// To be received, the last first.
     incoming: Vec<Batch>,
     /// What was sent.
@@ -79,7 +79,7 @@ impl Feed {
 
     /// Moves what the port handed over to the end of `frames`, in the order in which it was sent.
     pub(crate) fn collect(&self, frames: &mut Vec<Frame>) {
-        let Held { sent, spare, .. } = &mut *self.0.held();
+        let HeldLink { sent, spare, .. } = &mut *self.0.held();
         for mut batch in sent.drain(..) {
             frames.extend(batch.drain(..));
             spare.push(batch);
@@ -88,7 +88,7 @@ impl Feed {
 }
 
 impl Exchange {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldLink> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

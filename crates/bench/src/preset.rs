@@ -82,7 +82,7 @@ impl Preset {
     pub(crate) fn template_of(
         &self,
         bearers: &Bearers,
-        chosen: Option<Chosen<'_>>,
+        chosen: Option<Selection<'_>>,
     ) -> Result<Template, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, message: String| {
@@ -143,12 +143,12 @@ impl Preset {
 
 /// Bearers in the order in which they have packets, and which packets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen<'c> {
+pub(crate) struct Selection<'c> {
     pub(crate) bearers: &'c [u32],
     pub(crate) flow: &'c Flow,
 }
 
-impl Chosen<'_> {
+impl Selection<'_> {
     fn list(self, of: impl Fn(u32) -> u64) -> Operation {
         Operation::List(self.bearers.iter().map(|&bearer| of(bearer)).collect())
     }
@@ -174,7 +174,7 @@ pub(crate) fn flow_templates(
         let mut sessions: Vec<u32> = shape.sessions_of(number, bearers.count).collect();
         order(&mut sessions);
         if !sessions.is_empty() {
-            let chosen = Some(Chosen { bearers: &sessions, flow });
+            let chosen = Some(Selection { bearers: &sessions, flow });
             let name = format!("{direction} QFI {}", flow.qfi);
             templates.push((name, preset.template_of(bearers, chosen)?, shape.flow_weight(number)));
         }
@@ -186,7 +186,7 @@ pub(crate) fn flow_templates(
 struct Build<'c> {
     template: Template,
     order: BearerOrder,
-    chosen: Option<Chosen<'c>>,
+    chosen: Option<Selection<'c>>,
 }
 
 impl Build<'_> {

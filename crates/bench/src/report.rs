@@ -61,7 +61,7 @@ pub struct Report {
     /// Several workers on one queue.
     pub shared_queue: Vec<SharedResult>,
     /// What was left out, and why.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedCase>,
 }
 
 /// How a run was made.
@@ -204,7 +204,7 @@ pub struct ChainResult {
 
 /// What was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Skipped {
+pub struct SkippedCase {
     /// The case.
     pub name: String,
     /// Why.

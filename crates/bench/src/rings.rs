@@ -23,7 +23,7 @@ use crate::BenchError;
 use crate::clock::timed;
 use crate::frames::{Direction, Template};
 use crate::node::{Forwarder, drops, volume, worker};
-use crate::rounds::{Frames, HELD_PACKETS, Order, Stocks, UNTIMED_ROUNDS, forward, round, size_for};
+use crate::rounds::{FrameSets, Frames, HELD_PACKETS, Order, UNTIMED_ROUNDS, forward, round, size_for};
 use crate::shape::Shape;
 use crate::stats::Summary;
 
@@ -75,7 +75,7 @@ pub(crate) fn pool(nodes: usize, frame_bytes: usize) -> Result<&'static FramePoo
 }
 
 /// A worker of a node with two ports over rings.
-pub(crate) struct Ringed {
+pub(crate) struct RingWorker {
     of: (Shape, u32),
     worker: Worker,
     /// At the far ends of the N3 and of the N6 port.
@@ -93,7 +93,7 @@ struct RingDirection {
     bare_ns: Vec<f64>,
 }
 
-impl Ringed {
+impl RingWorker {
     /// For frames of `frame_bytes`; the ports have given their frames to the peers already.
     pub(crate) fn new(
         (shape, sessions): (Shape, u32),
@@ -121,12 +121,12 @@ impl Ringed {
     pub(crate) fn round(
         &mut self,
         bare: &mut Forwarder,
-        stocks: &mut Stocks,
+        frame_sets: &mut FrameSets,
         stop: &AtomicBool,
     ) -> Result<(), BenchError> {
         for at in 0..self.directions.len() {
             let len = self.directions[at].template.len;
-            let frames = &mut stocks.for_packets(len).ok_or(BenchError::FrameLength(len))?.held;
+            let frames = &mut frame_sets.for_packets(len).ok_or(BenchError::FrameLength(len))?.held;
             let (mut ns, mut bare_ns) = (0.0, 0.0);
             for burst in 0..UNTIMED_ROUNDS + BURSTS {
                 let with = self.burst(at)?;
@@ -274,14 +274,14 @@ mod tests {
     fn every_packet_of_every_shape_goes_through_the_rings_and_is_counted() {
         let stop = AtomicBool::new(false);
         for shape in Shape::ALL {
-            let mut stocks = Stocks::new(&[128], 512, None).unwrap();
-            let of_bare = stocks.for_packets(128).unwrap().pool;
+            let mut frame_sets = FrameSets::new(&[128], 512, None).unwrap();
+            let of_bare = frame_sets.for_packets(128).unwrap().pool;
             let mut node = UpfNode::of_shape(shape, 20, of_bare, 512).unwrap();
             node.establish(20, &stop, &|_| ()).unwrap();
             let of_rings = pool(1, 128).unwrap();
-            let mut ringed = Ringed::new((shape, 20), node.node(), of_rings, 128, 1).unwrap();
+            let mut ringed = RingWorker::new((shape, 20), node.node(), of_rings, 128, 1).unwrap();
             for _ in 0..2 {
-                ringed.round(&mut node.forwarder, &mut stocks, &stop).unwrap();
+                ringed.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap();
             }
             for direction in Direction::ALL {
                 let result = ringed.result(direction).unwrap();
@@ -302,14 +302,14 @@ mod tests {
     #[test]
     fn a_packet_that_does_not_come_out_ends_the_run() {
         let stop = AtomicBool::new(false);
-        let mut stocks = Stocks::new(&[128], 512, None).unwrap();
-        let of_bare = stocks.for_packets(128).unwrap().pool;
+        let mut frame_sets = FrameSets::new(&[128], 512, None).unwrap();
+        let of_bare = frame_sets.for_packets(128).unwrap().pool;
         let mut node = UpfNode::new(20, of_bare, 512).unwrap();
         // One session fewer than its packets are of.
         node.establish(19, &stop, &|_| ()).unwrap();
         let of_rings = pool(1, 128).unwrap();
-        let mut ringed = Ringed::new((Shape::Plain, 20), node.node(), of_rings, 128, 1).unwrap();
-        let lost = ringed.round(&mut node.forwarder, &mut stocks, &stop).unwrap_err();
+        let mut ringed = RingWorker::new((Shape::Plain, 20), node.node(), of_rings, 128, 1).unwrap();
+        let lost = ringed.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap_err();
         assert!(matches!(lost, BenchError::Lost { sent: HELD_PACKETS, .. }), "{lost}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use kaido_engine::{Frame, FramePool, FrameSize, PoolError};
 
 use crate::BenchError;
-use crate::clock::{Taken, timed};
+use crate::clock::{TimeTaken, timed};
 use crate::frames::{Direction, ETHERNET, Template, Templates};
 use crate::node::{Forwarder, stopped};
 use crate::permutation::Permutation;
@@ -67,7 +67,7 @@ impl Frames {
 
 /// Frames of one size.
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct FrameSet {
     pub(crate) pool: &'static FramePool,
     /// Those of a round.
     pub(crate) round: Frames,
@@ -75,7 +75,7 @@ pub(crate) struct Stock {
     pub(crate) held: Frames,
 }
 
-impl Stock {
+impl FrameSet {
     fn new(size: FrameSize, packets_per_round: usize, mixed_by: Option<u64>) -> Result<Self, PoolError> {
         let pool = FramePool::leak_of(size, packets_per_round + HELD_PACKETS)?;
         let [mut round, mut held] = [packets_per_round, HELD_PACKETS].map(|count| Frames::new(pool, count));
@@ -89,7 +89,7 @@ impl Stock {
 
 /// Frames for packets of all lengths of a run.
 #[derive(Debug)]
-pub(crate) struct Stocks(Vec<Stock>);
+pub(crate) struct FrameSets(Vec<FrameSet>);
 
 /// Of the frames that a node has on links of such packets.
 pub(crate) fn size_for(packet_len: usize) -> FrameSize {
@@ -101,7 +101,7 @@ pub(crate) fn sizes_for(packet_lens: &[usize]) -> impl Iterator<Item = FrameSize
     FrameSize::ALL.into_iter().filter(|size| packet_lens.iter().any(|&len| size_for(len) == *size))
 }
 
-impl Stocks {
+impl FrameSets {
     /// Frames for rounds of packets of these lengths, in the order of their pool, or in a random one by a seed.
     ///
     /// # Errors
@@ -111,18 +111,18 @@ impl Stocks {
         packets_per_round: usize,
         mixed_by: Option<u64>,
     ) -> Result<Self, PoolError> {
-        let stocks = sizes_for(packet_lens).map(|size| Stock::new(size, packets_per_round, mixed_by));
-        stocks.collect::<Result<_, _>>().map(Self)
+        let frame_sets = sizes_for(packet_lens).map(|size| FrameSet::new(size, packets_per_round, mixed_by));
+        frame_sets.collect::<Result<_, _>>().map(Self)
     }
 
     /// The pools of all sizes.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &'static FramePool> + '_ {
-        self.0.iter().map(|stock| stock.pool)
+        self.0.iter().map(|frame_set| frame_set.pool)
     }
 
     /// The frames for packets of a length; `None` where there are none of that size.
-    pub(crate) fn for_packets(&mut self, len: usize) -> Option<&mut Stock> {
-        self.0.iter_mut().find(|stock| stock.pool.frame_size() == size_for(len))
+    pub(crate) fn for_packets(&mut self, len: usize) -> Option<&mut FrameSet> {
+        self.0.iter_mut().find(|frame_set| frame_set.pool.frame_size() == size_for(len))
     }
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn settled_round(
     template: &Template,
     order: &mut Order,
     stop: &AtomicBool,
-) -> Result<Taken, BenchError> {
+) -> Result<TimeTaken, BenchError> {
     settled_round_from(node, frames, template, order, stop, || ())
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn settled_round_from(
     order: &mut Order,
     stop: &AtomicBool,
     begin: impl FnOnce(),
-) -> Result<Taken, BenchError> {
+) -> Result<TimeTaken, BenchError> {
     for _ in 0..UNTIMED_ROUNDS {
         round(node, frames, template, order, stop)?;
     }
@@ -252,7 +252,7 @@ pub(crate) fn round(
     packets: &impl Packets,
     order: &mut Order,
     stop: &AtomicBool,
-) -> Result<Taken, BenchError> {
+) -> Result<TimeTaken, BenchError> {
     round_from(node, frames, packets, order, stop, || ())
 }
 
@@ -264,7 +264,7 @@ fn round_from(
     order: &mut Order,
     stop: &AtomicBool,
     begin: impl FnOnce(),
-) -> Result<Taken, BenchError> {
+) -> Result<TimeTaken, BenchError> {
     stopped(stop)?;
     let direction = packets.direction();
     let (first, sent) = (order.place, frames.count);
@@ -339,25 +339,25 @@ mod tests {
 
     #[test]
     fn packets_lie_in_the_frames_that_a_node_would_have() {
-        let mut stocks = Stocks::new(&[64, 1424, 3024], 100, None).unwrap();
-        assert!(stocks.pools().map(FramePool::frame_size).eq(FrameSize::ALL));
-        let mut size = |len| stocks.for_packets(len).unwrap().pool.frame_size();
+        let mut frame_sets = FrameSets::new(&[64, 1424, 3024], 100, None).unwrap();
+        assert!(frame_sets.pools().map(FramePool::frame_size).eq(FrameSize::ALL));
+        let mut size = |len| frame_sets.for_packets(len).unwrap().pool.frame_size();
         assert_eq!(
             [64, 1514, 1784, 1785, 3600].map(&mut size).map(FrameSize::bytes),
             [2048, 2048, 2048, 4096, 4096]
         );
-        let mut small = Stocks::new(&[128], 100, None).unwrap();
+        let mut small = FrameSets::new(&[128], 100, None).unwrap();
         assert!(small.for_packets(3024).is_none());
-        let Stock { pool, round, held } = small.for_packets(128).unwrap();
+        let FrameSet { pool, round, held } = small.for_packets(128).unwrap();
         assert_eq!((round.count(), held.count(), pool.free_frames()), (100, HELD_PACKETS, 0));
     }
 
     #[test]
     fn mixed_frames_are_the_same_in_another_order() {
         let [ordered, mixed] = [None, Some(1)].map(|mixed_by| {
-            let mut stocks = Stocks::new(&[128], 1000, mixed_by).unwrap();
-            let stock = stocks.for_packets(128).unwrap();
-            stock.round.frames.iter().map(Frame::address).collect::<Vec<_>>()
+            let mut frame_sets = FrameSets::new(&[128], 1000, mixed_by).unwrap();
+            let frame_set = frame_sets.for_packets(128).unwrap();
+            frame_set.round.frames.iter().map(Frame::address).collect::<Vec<_>>()
         });
         assert_ne!(ordered, mixed);
         let sorted = |mut addresses: Vec<u64>| {

@@ -10,12 +10,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::cases::{Cases, chain_results, path_results};
 use crate::BenchError;
-use crate::machine::{Before, Machine, cores, hugepages};
+use crate::machine::{Machine, MachineState, cores, hugepages};
 use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
-use crate::report::{Report, RunInfo, SessionResult, Skipped, goal, hold_all};
-use crate::rounds::{Stocks, sizes_for, touched_bytes};
+use crate::report::{Report, RunInfo, SessionResult, SkippedCase, goal, hold_all};
+use crate::rounds::{FrameSets, sizes_for, touched_bytes};
 use crate::shape::Shape;
 use crate::workers::cpus_for_two;
 use crate::{shared, table};
@@ -45,7 +45,7 @@ struct Context<'r> {
     /// Bytes resident before sessions were made to tell that; the next node may live in what they left behind.
     before_probe: Option<u64>,
     sessions: Vec<SessionResult>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedCase>,
 }
 
 /// Runs a plan. `stop` ends it early; `progress` is told what is being done.
@@ -54,12 +54,12 @@ struct Context<'r> {
 /// [`BenchError`] when a measurement fails or a packet comes out wrong. Cases that this machine cannot run are listed
 /// in the report instead.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Report, BenchError> {
-    let (began, before) = (Instant::now(), Before::now());
+    let (began, before) = (Instant::now(), MachineState::now());
     let _reservation = reserve(plan, progress)?;
     let pages = hugepages();
     let mixed_by = plan.mixed_frames.then_some(plan.seed);
-    let mut stocks = Stocks::new(&plan.frames, plan.packets_per_round, mixed_by)?;
-    let pools: Vec<_> = stocks.pools().collect();
+    let mut frame_sets = FrameSets::new(&plan.frames, plan.packets_per_round, mixed_by)?;
+    let pools: Vec<_> = frame_sets.pools().collect();
     let Some(&pool) = pools.first() else { return Err(BenchError::FrameLength(0)) };
     let mut context = Context {
         plan,
@@ -72,11 +72,11 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &dyn Fn(&str)) -> Result<Re
         sessions: Vec::new(),
         skipped: Vec::new(),
     };
-    let pinned = Pinned::to_last();
+    let pinned = PinnedThread::to_last();
     let cpus = cpus_for_two(pinned.as_ref().map(|pinned| &pinned.before));
     let nodes = context.nodes()?;
-    let mut cases = Cases::new(plan, nodes, &mut stocks, &cpus, &mut context.skipped, stop, progress)?;
-    cases.measure(plan, &mut stocks, stop, progress)?;
+    let mut cases = Cases::new(plan, nodes, &mut frame_sets, &cpus, &mut context.skipped, stop, progress)?;
+    cases.measure(plan, &mut frame_sets, stop, progress)?;
     progress("seeing that usage was counted whole");
     cases.check_usage()?;
     let (two_workers, with_rings) = (cases.two_workers(), cases.with_rings());
@@ -147,7 +147,7 @@ impl Context<'_> {
             if let Some(reason) = self.does_not_fit(sessions)? {
                 (self.progress)(&format!("{sessions} sessions: skipped: {reason}"));
                 let name = format!("UPF path, {sessions} sessions, {}", shape.name());
-                self.skipped.push(Skipped { name, reason });
+                self.skipped.push(SkippedCase { name, reason });
                 continue;
             }
             nodes.push(((shape, sessions), self.node(shape, sessions)?));
@@ -240,12 +240,12 @@ fn per_session(bytes: u64, sessions: u32) -> f64 {
 }
 
 /// The thread on one CPU, until dropped.
-struct Pinned {
+struct PinnedThread {
     before: CpuSet,
     cpu: usize,
 }
 
-impl Pinned {
+impl PinnedThread {
     /// The last CPU that is allowed: the first has most of the machine's interrupts.
     fn to_last() -> Option<Self> {
         let before = sched_getaffinity(None).ok()?;
@@ -257,7 +257,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         if let Err(error) = sched_setaffinity(None, &self.before) {
             eprintln!("the thread stays on CPU {}: {error}", self.cpu);

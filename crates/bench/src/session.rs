@@ -77,7 +77,7 @@ pub fn establishment(bearers: &Bearers, bearer: u32) -> Establishment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::{Outer, Tag};
+    use crate::oracle::{OuterFields, Tag};
     use crate::shape::Shape;
     use crate::stream::Mac;
 
@@ -102,7 +102,7 @@ mod tests {
             server: "2001:db8:ffff::1".parse().unwrap(),
             access: side(),
             core: side(),
-            outer: Outer::default(),
+            outer: OuterFields::default(),
             shape: Shape::Plain,
         };
         let session = establishment(&bearers, 3);

@@ -428,7 +428,7 @@ mod tests {
 
     /// Of one packet of a flow, by a worker that knows tunnels and next hops already.
     #[cfg(debug_assertions)]
-    fn waits_of(shape: Shape, flow: usize, direction: Direction) -> kaido_table::waits::Waits {
+    fn waits_of(shape: Shape, flow: usize, direction: Direction) -> kaido_table::waits::WaitCounts {
         let (stop, pool) = (AtomicBool::new(false), FramePool::leak(64).unwrap());
         let mut node = UpfNode::of_shape(shape, 20, pool, 4).unwrap();
         node.establish(20, &stop, &|_| ()).unwrap();
@@ -449,7 +449,7 @@ mod tests {
     #[cfg(debug_assertions)]
     #[test]
     fn packets_wait_for_memory_as_often_as_is_said() {
-        use kaido_table::waits::Waits;
+        use kaido_table::waits::WaitCounts;
 
         const LOOKUP: usize = 2;
         // Shape, flow, lines that are read, and waits beside the lookup.
@@ -469,7 +469,7 @@ mod tests {
         ];
         for (shape, flow, lines, more) in expected {
             for direction in Direction::ALL {
-                let told = Waits { lines, chain: LOOKUP + more, unasked: 0 };
+                let told = WaitCounts { lines, chain: LOOKUP + more, unasked: 0 };
                 assert_eq!(waits_of(shape, flow, direction), told, "{shape:?}, flow {flow}, {direction:?}");
             }
         }

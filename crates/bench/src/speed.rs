@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::BenchError;
 use crate::clock::timed;
 use crate::frames::{Direction, Family, Template, bearers};
-use crate::generator::{Compiled, FrameMemory, Generator};
-use crate::machine::{Before, Machine, hugepages};
+use crate::generator::{CompiledTraffic, FrameMemory, Generator};
+use crate::machine::{Machine, MachineState, hugepages};
 use crate::node::UpfNode;
 use crate::preset::Preset;
 use crate::rounds::{Frames, Order, settled_round};
@@ -113,7 +113,7 @@ pub fn measure_generator(
     stop: &AtomicBool,
     progress: &dyn Fn(&str),
 ) -> Result<GeneratorReport, BenchError> {
-    let before = Before::now();
+    let before = MachineState::now();
     let pages = hugepages();
     progress(&format!("establishing {} sessions", plan.sessions));
     let pool = FramePool::leak(PATH_FRAMES)?;
@@ -169,7 +169,7 @@ pub fn measure_generator(
 }
 
 /// The packets of the path's own measurement as a stream.
-fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<Compiled>, BenchError> {
+fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<CompiledTraffic>, BenchError> {
     let bearers = bearers((Family::V4, Shape::Plain), sessions, ["p", "p"]);
     let wrong = |problems: Vec<crate::generator::Problem>| {
         BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
@@ -186,7 +186,7 @@ fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<Compi
     };
     let port = PortSpec { name: "p".to_owned(), driver: Driver::Memory, line_bps: None, link: LinkMode::L2 };
     let traffic = Traffic { seed: 1, key: 1, total: None, ports: vec![port], streams: vec![stream] };
-    Compiled::new(&traffic).map(Arc::new).map_err(wrong)
+    CompiledTraffic::new(&traffic).map(Arc::new).map_err(wrong)
 }
 
 /// A generator, and its frames that go round.
@@ -197,7 +197,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn new(compiled: &Arc<Compiled>, pool: &'static FramePool) -> Self {
+    fn new(compiled: &Arc<CompiledTraffic>, pool: &'static FramePool) -> Self {
         let generator = Generator::new(compiled, 0, (0, 1), pool, FrameMemory::Kept);
         let mut batches = Vec::new();
         batches.resize_with(BATCHES, Batch::new);

@@ -211,9 +211,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn trailers_are_read_as_they_were_written(key: u64, stream: u16, sequence in 0..MODULUS, time_ns in 0..MODULUS, front: Vec<u8>) {
+        fn trailers_are_read_as_they_were_written(key: u64, stream: u16, sequence in 0..MODULUS, time_ns in 0..MODULUS, head: Vec<u8>) {
             let (key, trailer) = (TrailerKey::new(key), Trailer { stream, sequence, time_ns });
-            let mut packet = front;
+            let mut packet = head;
             packet.extend(bytes(key, trailer));
             prop_assert_eq!(key.read(&packet), Some(trailer));
         }

@@ -19,11 +19,11 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::clock::Taken;
+use crate::clock::TimeTaken;
 use crate::frames::{Direction, Template};
 use crate::node::Forwarder;
 use crate::rig::stay_on;
-use crate::rounds::{Frames, Order, Stocks, settled_round, settled_round_from};
+use crate::rounds::{FrameSets, Frames, Order, settled_round, settled_round_from};
 use crate::shape::Shape;
 use crate::stats::Summary;
 
@@ -138,13 +138,13 @@ impl Pair {
     pub(crate) fn round(
         &mut self,
         alone: &mut Forwarder,
-        stocks: &mut Stocks,
+        frame_sets: &mut FrameSets,
         stop: &AtomicBool,
     ) -> Result<(), BenchError> {
         let Self { workers, cpus, directions, .. } = self;
         for direction in directions {
             let len = direction.template.len;
-            let frames = &mut stocks.for_packets(len).ok_or(BenchError::FrameLength(len))?.round;
+            let frames = &mut frame_sets.for_packets(len).ok_or(BenchError::FrameLength(len))?.round;
             let mut halves = frames.halves();
             direction.round(alone, (&mut *workers, cpus[1]), &mut halves, stop)?;
             frames.join(halves);
@@ -202,7 +202,7 @@ impl PairDirection {
         let Self { template, orders, samples } = self;
         let packets = halves[0].count();
         samples.packets = packets;
-        let each = |taken: Taken| taken.ns / packets as f64;
+        let each = |taken: TimeTaken| taken.ns / packets as f64;
         for (worker, ns) in [(alone, &mut samples.alone), (&mut *first, &mut samples.atomic)] {
             ns.push(each(settled_round(worker, &mut halves[0], template, &mut orders[0], stop)?));
         }
@@ -282,13 +282,13 @@ mod tests {
     fn two_workers_forward_and_count_every_packet_of_every_shape() {
         let stop = AtomicBool::new(false);
         for shape in Shape::ALL {
-            let mut stocks = Stocks::new(&[128], 401, None).unwrap();
-            let pool = stocks.for_packets(128).unwrap().pool;
+            let mut frame_sets = FrameSets::new(&[128], 401, None).unwrap();
+            let pool = frame_sets.for_packets(128).unwrap().pool;
             let mut node = UpfNode::of_shape(shape, 20, pool, 400).unwrap();
             node.establish(20, &stop, &|_| ()).unwrap();
             let mut pair = Pair::new((shape, 20), node.node(), pool, [401, 128], [0, 0], 1).unwrap();
             for _ in 0..3 {
-                pair.round(&mut node.forwarder, &mut stocks, &stop).unwrap();
+                pair.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap();
             }
             for direction in Direction::ALL {
                 let result = pair.result(direction).unwrap();
@@ -308,14 +308,14 @@ mod tests {
     #[test]
     fn one_session_of_both_is_counted_whole() {
         let stop = AtomicBool::new(false);
-        let mut stocks = Stocks::new(&[128], 8192, None).unwrap();
-        let pool = stocks.for_packets(128).unwrap().pool;
+        let mut frame_sets = FrameSets::new(&[128], 8192, None).unwrap();
+        let pool = frame_sets.for_packets(128).unwrap().pool;
         let mut node = UpfNode::of_shape(Shape::Free5gc, 1, pool, 8192).unwrap();
         node.establish(1, &stop, &|_| ()).unwrap();
         let cpus = cpus_for_two(None).unwrap_or([0, 0]);
         let mut pair = Pair::new((Shape::Free5gc, 1), node.node(), pool, [8192, 128], cpus, 1).unwrap();
         for _ in 0..20 {
-            pair.round(&mut node.forwarder, &mut stocks, &stop).unwrap();
+            pair.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap();
         }
         let forwarded = pair.forwarded().plus(&node.forwarder.forwarded());
         assert_eq!(node.counted(), forwarded);
@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn who_fails_leaves_nobody_waiting() {
         let stop = AtomicBool::new(false);
-        let mut stocks = Stocks::new(&[128], 80, None).unwrap();
-        let pool = stocks.for_packets(128).unwrap().pool;
+        let mut frame_sets = FrameSets::new(&[128], 80, None).unwrap();
+        let pool = frame_sets.for_packets(128).unwrap().pool;
         let mut node = UpfNode::new(10, pool, 40).unwrap();
         node.establish(10, &stop, &|_| ()).unwrap();
         let mut pair = Pair::new((Shape::Plain, 10), node.node(), pool, [40, 128], [0, 0], 1).unwrap();
@@ -333,7 +333,7 @@ mod tests {
             // Packets of sessions that are not there.
             direction.orders[1] = Order::new(1000, 2);
         }
-        let lost = pair.round(&mut node.forwarder, &mut stocks, &stop).unwrap_err();
+        let lost = pair.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap_err();
         assert!(matches!(lost, BenchError::Lost { .. }), "{lost}");
     }
 

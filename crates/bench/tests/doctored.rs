@@ -280,7 +280,8 @@ const FAULTS: &[Fault] = &[
         |came| {
             // What the third stream sends, in the tunnel of its bearer.
             let bearers = bearers(false, false, [&[], &[]]);
-            let compiled = kaido_bench::generator::Compiled::new(&traffic(&bearers, Transport::Udp)).unwrap();
+            let compiled =
+                kaido_bench::generator::CompiledTraffic::new(&traffic(&bearers, Transport::Udp)).unwrap();
             let mut frame = came[places(came, 0)[0]].clone();
             frame.1.truncate(INNER);
             frame.1.extend(&compiled.packet(2, 0, 0).unwrap()[14..]);

@@ -7,7 +7,7 @@ mod device;
 use std::path::PathBuf;
 
 use device::{Came, PACKETS, bearers, mend_ipv4, pass, places, traffic, victim};
-use kaido_bench::generator::Compiled;
+use kaido_bench::generator::CompiledTraffic;
 use kaido_bench::oracle::Bearers;
 use kaido_bench::preset::Transport;
 use kaido_bench::result::FindingKind::{
@@ -27,7 +27,7 @@ const PLAIN: usize = 14;
 /// The usual traffic, recorded and replayed: each stream its packets, so often.
 fn recorded(name: &str, bearers: &Bearers, passes: u32, keep: impl Fn(u64) -> u64) -> Traffic {
     let mut traffic = traffic(bearers, Transport::Udp);
-    let compiled = Compiled::new(&traffic).unwrap();
+    let compiled = CompiledTraffic::new(&traffic).unwrap();
     for (number, stream) in traffic.streams.iter_mut().enumerate() {
         let file = folder().join(format!("{name}-{}.pcap", stream.name));
         let mut writer = PcapWriter::create(&file).unwrap();
@@ -166,7 +166,7 @@ const FAULTS: &[Fault] = &[
         |came| {
             // What the third stream sends, in the tunnel of its bearer.
             let bearers = bearers(false, false, [&[], &[]]);
-            let compiled = Compiled::new(&traffic(&bearers, Transport::Udp)).unwrap();
+            let compiled = CompiledTraffic::new(&traffic(&bearers, Transport::Udp)).unwrap();
             let mut frame = came[places(came, 0)[0]].clone();
             frame.1.truncate(INNER);
             frame.1.extend(&compiled.packet(2, 0, 0).unwrap()[14..]);
@@ -253,7 +253,7 @@ fn equal_packets_are_judged_by_their_number() {
 fn without_a_rule_only_ports_count_them() {
     let bearers = bearers(false, false, [&[], &[]]);
     let traffic = recorded("alone", &bearers, 1, |packet| packet);
-    let compiled = std::sync::Arc::new(Compiled::new(&traffic).unwrap());
+    let compiled = std::sync::Arc::new(CompiledTraffic::new(&traffic).unwrap());
     let judge = kaido_bench::receive::JudgeSettings::default();
     let mut receiver = kaido_bench::receive::Receiver::new(&compiled, &[], judge).unwrap();
     receiver.arrive(1, &compiled.packet(0, 0, 0).unwrap(), 5);

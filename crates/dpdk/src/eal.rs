@@ -104,7 +104,7 @@ impl Eal {
             );
             return;
         }
-        REGISTERED.with_borrow_mut(|registered| *registered = Some(Registered { _eal: self.clone() }));
+        REGISTERED.with_borrow_mut(|registered| *registered = Some(EalThread { _eal: self.clone() }));
     }
 
     /// Keeps a pool of which not all mbufs have come back, until no device is left that could have one.
@@ -129,15 +129,15 @@ impl Drop for Inner {
 }
 
 thread_local! {
-    static REGISTERED: RefCell<Option<Registered>> = const { RefCell::new(None) };
+    static REGISTERED: RefCell<Option<EalThread>> = const { RefCell::new(None) };
 }
 
 /// A registration that ends with its thread. It holds the EAL, which must not end before.
-struct Registered {
+struct EalThread {
     _eal: Eal,
 }
 
-impl Drop for Registered {
+impl Drop for EalThread {
     fn drop(&mut self) {
         // SAFETY: this thread was registered by `register_thread`, and the EAL still runs.
         unsafe { sys::rte_thread_unregister() };

@@ -39,7 +39,7 @@ pub(crate) struct MbufPool {
 unsafe impl Send for MbufPool {}
 
 /// What `give_frame` fills the mbufs from.
-struct Supply {
+struct FrameSupply {
     frames: Frames,
     /// None when the pool ran out.
     stock: Vec<Frame>,
@@ -94,7 +94,7 @@ impl MbufPool {
             )
         };
         let Some(mempool) = NonNull::new(mempool) else { return Err(fault(reason(last_error()))) };
-        let mut supply = Supply { frames, stock };
+        let mut supply = FrameSupply { frames, stock };
         // SAFETY: the pool is full and ours alone; `give_frame` gets the supply that it expects.
         unsafe {
             sys::rte_mempool_obj_iter(mempool.as_ptr(), Some(give_frame), (&raw mut supply).cast());
@@ -130,7 +130,7 @@ impl MbufPool {
 
 unsafe extern "C" fn give_frame(_: *mut sys::rte_mempool, supply: *mut c_void, mbuf: *mut c_void, _: u32) {
     // SAFETY: `create` hands over a supply, and objects of a pool are mbufs.
-    let (supply, mbuf) = unsafe { (&mut *supply.cast::<Supply>(), &mut *mbuf.cast::<sys::rte_mbuf>()) };
+    let (supply, mbuf) = unsafe { (&mut *supply.cast::<FrameSupply>(), &mut *mbuf.cast::<sys::rte_mbuf>()) };
     if let Some(frame) = supply.stock.pop() {
         frame.into_device(|at, _| place(mbuf, &supply.frames, supply.frames.begin(at), HEADROOM));
     }

@@ -18,10 +18,10 @@ pub(crate) const BAD_IOVA: u64 = u64::MAX;
 
 /// A frame pool that DPDK's devices may use.
 #[derive(Clone, Debug)]
-pub struct DpdkPool(Arc<Registered>);
+pub struct DpdkPool(Arc<RegisteredMemory>);
 
 #[derive(Debug)]
-struct Registered {
+struct RegisteredMemory {
     frames: Frames,
     page: usize,
     eal: Eal,
@@ -82,7 +82,7 @@ impl DpdkPool {
             });
         }
         let frames = Frames { pool, base, len, physical };
-        Ok(Self(Arc::new(Registered { frames, page, eal: eal.clone() })))
+        Ok(Self(Arc::new(RegisteredMemory { frames, page, eal: eal.clone() })))
     }
 
     pub(crate) fn eal(&self) -> &Eal {
@@ -126,7 +126,7 @@ impl DpdkPool {
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredMemory {
     fn drop(&mut self) {
         let Frames { base, len, .. } = self.frames;
         // SAFETY: registered with the same range, and every device that knew of it is closed.

@@ -129,7 +129,7 @@ drop_reasons! {
     /// The transmit queue is full.
     TxFull = "tx_full",
     /// The transmit queue is full, and so is the room for packets that are preferred over others.
-    TxFullPreferred = "tx_full_preferred",
+    TxFullHighPriority = "tx_full_high_priority",
     /// The device cannot send the frame.
     TxError = "tx_error",
     /// The path to the kernel is full or failed.

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
-use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::inbox::PortLink;
+use crate::notifier::Notifier;
 use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
 use crate::shared::{Departure, Shared};
 use crate::timing::{Sample, StageCycles};
-use crate::trace_recorder::{Fate, TraceRecorder};
+use crate::trace_recorder::{Disposition, TraceRecorder};
 
 /// A network function: one value per worker, which shares with the others only what it chooses to.
 pub trait Function: Send {
@@ -34,21 +34,21 @@ pub trait Function: Send {
     fn tick(&mut self, out: &mut Output<'_>);
 
     /// When `tick` must be called again at the latest, if no packet comes before and nobody rings the worker's
-    /// [bell](Self::attach). `None` when nothing waits for its time; beyond 100 ms it is called all the same. A worker that is
-    /// about to sleep asks after it has hung its bell: what others have left by then must be due at once.
+    /// [notifier](Self::attach). `None` when nothing waits for its time; beyond 100 ms it is called all the same. A worker that is
+    /// about to sleep asks after it has armed its notifier: what others have left by then must be due at once.
     fn tick_due(&self) -> Option<Instant> {
         None
     }
 
     /// Told before the worker begins, if it runs in a thread: who rings has `tick` called soon, though the worker sleeps.
-    fn attach(&mut self, _bell: &Arc<Doorbell>) {}
+    fn attach(&mut self, _bell: &Arc<Notifier>) {}
 
     /// Told between two rounds that the interface behind a port has another Ethernet address, MTU or other addresses.
     fn port_changed(&mut self, _port: PortId, _link: &PortLink) {}
 }
 
 /// One port as a worker holds it.
-pub(crate) struct Attached {
+pub(crate) struct WorkerPort {
     pub(crate) queue: Box<dyn Port>,
     pub(crate) kernel: KernelPath,
     /// Frames received and not yet processed: their first lines are on their way to the cache meanwhile.
@@ -60,17 +60,17 @@ pub(crate) struct Attached {
     /// Of what waits in `incoming`, if it is to be timed.
     pub(crate) incoming_sample: Option<Sample>,
     /// Frames that leave before those, and wait where the device has no room.
-    pub(crate) preferred: VecDeque<Frame>,
+    pub(crate) high_priority: VecDeque<Frame>,
     /// Of a queue that other workers share.
     pub(crate) shared: Option<Shared>,
 }
 
 /// Preferred frames of a port that wait for room in its device: as many as it takes for a round or two at full speed.
-pub(crate) const PREFERRED_MAX: usize = 256;
+pub(crate) const HIGH_PRIORITY_MAX: usize = 256;
 
 /// The ways out of a function.
 pub struct Output<'w> {
-    pub(crate) ports: &'w mut [Attached],
+    pub(crate) ports: &'w mut [WorkerPort],
     pub(crate) pool: &'w mut PoolCache,
     pub(crate) counters: &'w WorkerCounters,
     pub(crate) now: Instant,
@@ -81,18 +81,27 @@ pub struct Output<'w> {
     /// What the function's stages take, while a batch is timed.
     pub(crate) times: Option<&'w mut StageCycles>,
     /// What is sent now is preferred.
-    preferred: bool,
+    high_priority: bool,
 }
 
 impl<'w> Output<'w> {
     /// The ways out of one round.
     pub(crate) fn new(
-        ports: &'w mut [Attached],
+        ports: &'w mut [WorkerPort],
         pool: &'w mut PoolCache,
         counters: &'w WorkerCounters,
         now: Instant,
     ) -> Self {
-        Self { ports, pool, counters, now, departures: None, recorder: None, times: None, preferred: false }
+        Self {
+            ports,
+            pool,
+            counters,
+            now,
+            departures: None,
+            recorder: None,
+            times: None,
+            high_priority: false,
+        }
     }
 
     /// When the worker's round began.
@@ -130,8 +139,8 @@ impl<'w> Output<'w> {
     /// all others of their round, and where a device has no room they wait for it, up to a bound, while others are
     /// dropped. Among themselves they stay in order.
     #[inline]
-    pub fn prefer(&mut self, preferred: bool) -> bool {
-        std::mem::replace(&mut self.preferred, preferred)
+    pub fn set_high_priority(&mut self, high_priority: bool) -> bool {
+        std::mem::replace(&mut self.high_priority, high_priority)
     }
 
     /// Sends a frame, Ethernet header and all.
@@ -140,11 +149,11 @@ impl<'w> Output<'w> {
         if let Some(recorder) = &mut self.recorder {
             recorder.sent(port, &frame);
         }
-        if self.preferred {
+        if self.high_priority {
             return self.transmit_preferred(port, frame);
         }
         if let Some(departures) = &mut self.departures {
-            departures.push(Departure { port, frame, preferred: false });
+            departures.push(Departure { port, frame, high_priority: false });
             return;
         }
         let outgoing = &mut self.ports[port.index()].outgoing;
@@ -157,15 +166,15 @@ impl<'w> Output<'w> {
     #[inline(never)]
     fn transmit_preferred(&mut self, port: PortId, frame: Frame) {
         if let Some(departures) = &mut self.departures {
-            departures.push(Departure { port, frame, preferred: true });
+            departures.push(Departure { port, frame, high_priority: true });
             return;
         }
-        if self.ports[port.index()].preferred.len() >= PREFERRED_MAX {
+        if self.ports[port.index()].high_priority.len() >= HIGH_PRIORITY_MAX {
             self.flush_preferred(port);
         }
-        let waiting = &mut self.ports[port.index()].preferred;
-        if waiting.len() >= PREFERRED_MAX {
-            self.counters.port(port).dropped(DropReason::TxFullPreferred);
+        let waiting = &mut self.ports[port.index()].high_priority;
+        if waiting.len() >= HIGH_PRIORITY_MAX {
+            self.counters.port(port).dropped(DropReason::TxFullHighPriority);
             self.pool.release(frame);
         } else {
             waiting.push_back(frame);
@@ -173,10 +182,10 @@ impl<'w> Output<'w> {
     }
 
     /// Sends what left a block in its turn.
-    pub(crate) fn depart(&mut self, Departure { port, frame, preferred }: Departure) {
-        let before = self.prefer(preferred);
+    pub(crate) fn depart(&mut self, Departure { port, frame, high_priority }: Departure) {
+        let before = self.set_high_priority(high_priority);
         self.transmit(port, frame);
-        self.preferred = before;
+        self.high_priority = before;
     }
 
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
@@ -186,7 +195,7 @@ impl<'w> Output<'w> {
             batch.iter().for_each(|frame| recorder.sent(port, frame));
         }
         if let Some(departures) = &mut self.departures {
-            departures.extend(batch.drain(..).map(|frame| Departure { port, frame, preferred: false }));
+            departures.extend(batch.drain(..).map(|frame| Departure { port, frame, high_priority: false }));
             return;
         }
         self.flush(port);
@@ -210,8 +219,8 @@ impl<'w> Output<'w> {
     }
 
     /// What was done since [`Output::record_trace`]; nothing more is written down.
-    pub fn take_fates(&mut self) -> Vec<Fate> {
-        self.recorder.take().map(TraceRecorder::into_fates).unwrap_or_default()
+    pub fn take_dispositions(&mut self) -> Vec<Disposition> {
+        self.recorder.take().map(TraceRecorder::into_dispositions).unwrap_or_default()
     }
 
     /// Counts a drop of a packet that has no frame any more.
@@ -265,7 +274,7 @@ impl<'w> Output<'w> {
     pub(crate) fn flush_all(&mut self) {
         for index in 0..self.ports.len() {
             let port = &self.ports[index];
-            if !port.outgoing.is_empty() || !port.preferred.is_empty() {
+            if !port.outgoing.is_empty() || !port.high_priority.is_empty() {
                 #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
                 self.flush(PortId(index as u8));
             }
@@ -277,10 +286,10 @@ impl<'w> Output<'w> {
     fn flush_preferred(&mut self, port: PortId) {
         let attached = &mut self.ports[port.index()];
         let counters = self.counters.port(port);
-        while !attached.preferred.is_empty() {
-            let some = attached.preferred.len().min(BATCH_MAX);
+        while !attached.high_priority.is_empty() {
+            let some = attached.high_priority.len().min(BATCH_MAX);
             let batch = &mut attached.spare;
-            batch.extend(attached.preferred.drain(..some));
+            batch.extend(attached.high_priority.drain(..some));
             let (packets, bytes) = sum(batch);
             let failed = attached.queue.transmit(self.pool, batch);
             let (left, left_bytes) = sum(batch);
@@ -289,7 +298,7 @@ impl<'w> Output<'w> {
                 counters.lost(DropReason::TxError, failed as u64);
             }
             if left > 0 {
-                batch.drain(..).rev().for_each(|frame| attached.preferred.push_front(frame));
+                batch.drain(..).rev().for_each(|frame| attached.high_priority.push_front(frame));
                 return;
             }
         }
@@ -297,11 +306,11 @@ impl<'w> Output<'w> {
 
     /// Sends what waits for `port`.
     fn flush(&mut self, port: PortId) {
-        if !self.ports[port.index()].preferred.is_empty() {
+        if !self.ports[port.index()].high_priority.is_empty() {
             self.flush_preferred(port);
         }
         let attached = &mut self.ports[port.index()];
-        if !attached.preferred.is_empty() {
+        if !attached.high_priority.is_empty() {
             // What room there is going to be is theirs.
             let dropped = attached.outgoing.len() as u64;
             self.counters.port(port).lost(DropReason::TxFull, dropped);

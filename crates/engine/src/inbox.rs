@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::doorbell::Doorbell;
+use crate::notifier::Notifier;
 use crate::port::{Port, PortId};
 
 /// What the interface behind a port is, which may change while the node runs.
@@ -51,7 +51,7 @@ pub struct Inbox {
     is_waiting: AtomicBool,
     messages: Mutex<Messages>,
     /// Of the worker, once it runs.
-    doorbell: Mutex<Option<Arc<Doorbell>>>,
+    notifier: Mutex<Option<Arc<Notifier>>>,
 }
 
 impl Inbox {
@@ -60,9 +60,9 @@ impl Inbox {
         self.lock().changes.push((port, change));
         // Release: who sees it finds the message, which the lock sees to anyway.
         self.is_waiting.store(true, Ordering::Release);
-        let doorbell = self.doorbell.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(doorbell) = &*doorbell {
-            doorbell.ring();
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notifier) = &*notifier {
+            notifier.notify();
         }
     }
 
@@ -76,8 +76,8 @@ impl Inbox {
         !self.is_waiting()
     }
 
-    pub(crate) fn attach(&self, doorbell: &Arc<Doorbell>) {
-        *self.doorbell.lock().unwrap_or_else(PoisonError::into_inner) = Some(doorbell.clone());
+    pub(crate) fn attach(&self, notifier: &Arc<Notifier>) {
+        *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier.clone());
     }
 
     #[inline]

@@ -11,7 +11,6 @@
 
 mod batch;
 mod counters;
-mod doorbell;
 mod drop_reason;
 pub mod fragment;
 mod frame;
@@ -20,6 +19,7 @@ mod icmp_error;
 mod inbox;
 mod limit;
 pub mod netlink;
+mod notifier;
 mod pending;
 mod polling;
 mod pool;
@@ -38,19 +38,19 @@ mod worker;
 
 pub use batch::{BATCH_MAX, Batch};
 pub use counters::{PortCounters, PortTotals, WorkerCounters};
-pub use doorbell::Doorbell;
 pub use drop_reason::DropReason;
 pub use frame::{Frame, Segments};
 pub use function::{Function, Output};
 pub use icmp_error::{IcmpError, write_icmp_error};
 pub use inbox::{Inbox, PortChange, PortLink};
 pub use limit::RateLimit;
+pub use notifier::Notifier;
 pub use pending::{Pending, PendingQueue};
 pub use polling::{PollState, PollTotals, WorkerSettings};
 pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
-pub use routes::{NextHop, NextHops, Resolution, Route, Routes, Wanted};
+pub use routes::{NeighbourRequest, NextHop, NextHops, Resolution, Route, Routes};
 pub use timing::{HistogramTotals, STAGES_MAX};
-pub use trace_recorder::{Fate, front_of};
+pub use trace_recorder::{Disposition, head_of};
 pub use ways::Way;
 pub use worker::{Worker, WorkerHandle};

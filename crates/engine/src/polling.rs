@@ -77,7 +77,7 @@ pub(crate) enum Pause {
     Spin,
     Yield,
     Nap(Duration),
-    /// Until a port, the bell or the time wakes it.
+    /// Until a port, the notifier or the time wakes it.
     Sleep,
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_table::{NO_PREFIX, PrefixTable};
 
-use crate::doorbell::Doorbell;
+use crate::notifier::Notifier;
 use crate::port::PortId;
 use crate::ways::{Way, that_count};
 
@@ -45,7 +45,7 @@ pub enum Resolution {
 
 /// A neighbour that a worker wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wanted {
+pub struct NeighbourRequest {
     /// Port it is behind.
     pub port: PortId,
     /// Its address.
@@ -75,7 +75,7 @@ struct Prefixes {
 #[derive(Debug, Default)]
 struct Tables {
     prefixes: Arc<Prefixes>,
-    neighbours: HashMap<Wanted, [u8; 6]>,
+    neighbours: HashMap<NeighbourRequest, [u8; 6]>,
     /// Routes that no feeder changes.
     fixed: Vec<(IpAddr, u8, Route)>,
     /// Ports behind which there is one neighbour, whatever the address.
@@ -89,17 +89,21 @@ struct Tables {
 pub struct Routes {
     tables: Mutex<Tables>,
     generation: AtomicU64,
-    wanted: SyncSender<Wanted>,
+    wanted: SyncSender<NeighbourRequest>,
     /// Of workers that may wait for a change.
-    bells: Mutex<Vec<Arc<Doorbell>>>,
+    notifiers: Mutex<Vec<Arc<Notifier>>>,
 }
 
 impl Routes {
     /// No routes yet, and where the neighbours that workers ask for come out.
-    pub fn new() -> (Arc<Self>, Receiver<Wanted>) {
+    pub fn new() -> (Arc<Self>, Receiver<NeighbourRequest>) {
         let (wanted, asked) = sync_channel(WANTED_MAX);
-        let routes =
-            Self { tables: Mutex::default(), generation: AtomicU64::new(1), wanted, bells: Mutex::default() };
+        let routes = Self {
+            tables: Mutex::default(),
+            generation: AtomicU64::new(1),
+            wanted,
+            notifiers: Mutex::default(),
+        };
         (Arc::new(routes), asked)
     }
 
@@ -130,7 +134,7 @@ impl Routes {
     }
 
     /// Sets or, with `None`, forgets a neighbour's Ethernet address.
-    pub fn set_neighbour(&self, neighbour: Wanted, mac: Option<[u8; 6]>) {
+    pub fn set_neighbour(&self, neighbour: NeighbourRequest, mac: Option<[u8; 6]>) {
         let mut tables = self.lock();
         let before = match mac {
             Some(mac) => tables.neighbours.insert(neighbour, mac),
@@ -148,7 +152,7 @@ impl Routes {
     }
 
     /// Every known neighbour.
-    pub fn neighbours(&self) -> Vec<(Wanted, [u8; 6])> {
+    pub fn neighbours(&self) -> Vec<(NeighbourRequest, [u8; 6])> {
         self.lock().neighbours.iter().map(|(neighbour, mac)| (*neighbour, *mac)).collect()
     }
 
@@ -159,7 +163,7 @@ impl Routes {
             prefixes: Arc::default(),
             seen: 0,
             gateways: Vec::new(),
-            on_link: vec![Cached::EMPTY; CACHE_SLOTS].into_boxed_slice(),
+            on_link: vec![CachedRoute::EMPTY; CACHE_SLOTS].into_boxed_slice(),
         }
     }
 
@@ -172,8 +176,8 @@ impl Routes {
 
     fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
-        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.iter().for_each(|bell| bell.ring());
+        let notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        notifiers.iter().for_each(|notifier| notifier.notify());
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
@@ -184,7 +188,7 @@ impl Routes {
     fn resolve(&self, route: Route, destination: IpAddr) -> Resolution {
         let tables = self.lock();
         let Some(port) = route.port.or(tables.elsewhere) else { return Resolution::NoRoute };
-        let neighbour = Wanted { port, address: route.gateway.unwrap_or(destination) };
+        let neighbour = NeighbourRequest { port, address: route.gateway.unwrap_or(destination) };
         let known = tables.sole_neighbours.get(&port).or_else(|| tables.neighbours.get(&neighbour));
         match known {
             Some(&mac) => Resolution::Ready(NextHop { port, mac }),
@@ -219,13 +223,13 @@ impl Prefixes {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Cached {
+struct CachedRoute {
     generation: u64,
     destination: u128,
     next_hop: NextHop,
 }
 
-impl Cached {
+impl CachedRoute {
     /// Generation zero never stands.
     const EMPTY: Self =
         Self { generation: 0, destination: 0, next_hop: NextHop { port: PortId(0), mac: [0; 6] } };
@@ -240,7 +244,7 @@ pub struct NextHops {
     seen: u64,
     /// By the number of a route: the neighbour that is its gateway.
     gateways: Vec<Option<NextHop>>,
-    on_link: Box<[Cached]>,
+    on_link: Box<[CachedRoute]>,
 }
 
 impl NextHops {
@@ -305,7 +309,7 @@ impl NextHops {
     }
 
     /// Every known neighbour of every port.
-    pub fn neighbours(&self) -> Vec<(Wanted, [u8; 6])> {
+    pub fn neighbours(&self) -> Vec<(NeighbourRequest, [u8; 6])> {
         self.routes.neighbours()
     }
 
@@ -377,7 +381,7 @@ impl NextHops {
         }
         let resolution = self.routes.resolve(route, destination);
         if let Resolution::Ready(next_hop) = resolution {
-            *slot = Cached { generation: self.seen, destination: key, next_hop };
+            *slot = CachedRoute { generation: self.seen, destination: key, next_hop };
         }
         resolution
     }
@@ -388,10 +392,10 @@ impl NextHops {
         self.routes.generation()
     }
 
-    /// Has every change of routes or neighbours ring a bell, for who waits for one.
-    pub fn attach(&self, bell: &Arc<Doorbell>) {
-        let mut bells = self.routes.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.push(Arc::clone(bell));
+    /// Notifies at each change of routes or neighbours.
+    pub fn attach(&self, notifier: &Arc<Notifier>) {
+        let mut notifiers = self.routes.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        notifiers.push(Arc::clone(notifier));
     }
 }
 
@@ -432,7 +436,8 @@ mod tests {
             (ip("2001:db8::"), 32, route(2, None, 0)),
         ]);
         for (port, address, mac) in [(1, "10.1.0.2", 2), (0, "10.0.0.9", 9), (2, "2001:db8::5", 5)] {
-            routes.set_neighbour(Wanted { port: PortId(port), address: ip(address) }, Some([mac; 6]));
+            routes
+                .set_neighbour(NeighbourRequest { port: PortId(port), address: ip(address) }, Some([mac; 6]));
         }
         let mut hops = routes.next_hops();
         let ready = |port, mac| Resolution::Ready(NextHop { port: PortId(port), mac: [mac; 6] });
@@ -451,7 +456,7 @@ mod tests {
         let mut hops = routes.next_hops();
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Pending);
         let wanted = asked.try_recv().unwrap();
-        assert_eq!(wanted, Wanted { port: PortId(0), address: ip("10.0.0.1") });
+        assert_eq!(wanted, NeighbourRequest { port: PortId(0), address: ip("10.0.0.1") });
         routes.set_neighbour(wanted, Some([1; 6]));
         assert_eq!(hops.resolve(ip("10.0.0.1")), Resolution::Ready(NextHop { port: PortId(0), mac: [1; 6] }));
         routes.set_neighbour(wanted, Some([2; 6]));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::batch::Batch;
 use crate::function::{Function, Output};
 use crate::port::PortId;
-use crate::trace_recorder::front_of;
+use crate::trace_recorder::head_of;
 use crate::tracer::{PortRecord, Tracer};
 
 /// Has each packet of a batch that came in on `port` handled alone. `to`: who is told, and of how many octets.
@@ -21,13 +21,13 @@ pub(crate) fn process(
     let (tracer, snap) = to;
     let mut one = Batch::new();
     for frame in batch.drain(..) {
-        let (len, front) = (frame.packet_len(), front_of(&frame, snap));
+        let (len, head) = (frame.packet_len(), head_of(&frame, snap));
         let (at, since) = (SystemTime::now(), Instant::now());
         one.push(frame);
         out.record_trace(snap);
         handle(&mut one, out);
-        let fates = out.take_fates();
-        tracer.push(PortRecord { at, port: Some(port), len, front, took: since.elapsed(), fates });
+        let dispositions = out.take_dispositions();
+        tracer.push(PortRecord { at, port: Some(port), len, head, took: since.elapsed(), dispositions });
     }
 }
 
@@ -38,10 +38,10 @@ pub(crate) fn tick(function: &mut dyn Function, out: &mut Output<'_>, to: (&Trac
     out.record_trace(snap);
     function.tick(out);
     // One record for each: what they have to do with each other only the function knows.
-    for fate in out.take_fates() {
+    for disposition in out.take_dispositions() {
         let took = Duration::ZERO;
-        let (at, fates) = (SystemTime::now(), vec![fate]);
-        tracer.push(PortRecord { at, port: None, len: 0, front: Vec::new(), took, fates });
+        let (at, dispositions) = (SystemTime::now(), vec![disposition]);
+        tracer.push(PortRecord { at, port: None, len: 0, head: Vec::new(), took, dispositions });
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use crate::port::MemoryWire;
     use crate::tracer::{PortRecord, Tracer};
     use crate::{
-        Batch, DropReason, Fate, FramePool, Function, KernelPath, Output, Port, PortId, Worker,
+        Batch, Disposition, DropReason, FramePool, Function, KernelPath, Output, Port, PortId, Worker,
         WorkerSettings,
     };
 
@@ -86,8 +86,8 @@ mod tests {
         }
     }
 
-    fn sent(port: u8, len: usize, front: &[u8]) -> Fate {
-        Fate::Sent { port: PortId(port), len, front: front.to_vec() }
+    fn sent(port: u8, len: usize, head: &[u8]) -> Disposition {
+        Disposition::Sent { port: PortId(port), len, head: head.to_vec() }
     }
 
     #[test]
@@ -111,16 +111,16 @@ mod tests {
         let read = |id| {
             let (records, lost) = tracer.read(id, 100, 1000);
             assert_eq!(lost, 0);
-            let shown = |it: &Arc<PortRecord>| (it.port, it.len, it.front.clone(), it.fates.clone());
+            let shown = |it: &Arc<PortRecord>| (it.port, it.len, it.head.clone(), it.dispositions.clone());
             let mut shown: Vec<_> = records.iter().map(shown).collect();
-            shown.sort_by_key(|(port, _, front, _)| (*port, front.clone()));
+            shown.sort_by_key(|(port, _, head, _)| (*port, head.clone()));
             shown
         };
-        let (from_a, crossed) = (Some(PortId(0)), |len, front: &[u8]| vec![sent(1, len, front)]);
+        let (from_a, crossed) = (Some(PortId(0)), |len, head: &[u8]| vec![sent(1, len, head)]);
         let through =
             [(from_a, 3, vec![1, 2], crossed(3, &[1, 2])), (from_a, 4, vec![4, 5], crossed(4, &[4, 5]))];
         let own = (None, 0, Vec::new(), vec![sent(0, 3, &[9, 9])]);
-        let dropped = (from_a, 2, vec![0, 1], vec![Fate::Dropped(DropReason::IpMalformed)]);
+        let dropped = (from_a, 2, vec![0, 1], vec![Disposition::Dropped(DropReason::IpMalformed)]);
         assert_eq!(read(all), [own, dropped, through[0].clone(), through[1].clone()]);
         assert_eq!(read(second), through, "what leaves by it");
         // Once nobody watches any more nothing is written down, and packets cross as before.

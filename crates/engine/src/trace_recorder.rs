@@ -6,7 +6,7 @@ use crate::port::PortId;
 
 /// What became of a packet, or of one that it brought about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// It was handed to a port.
     Sent {
         /// The port.
@@ -14,7 +14,7 @@ pub enum Fate {
         /// Octets of the frame.
         len: usize,
         /// Its front, as much as was asked for.
-        front: Vec<u8>,
+        head: Vec<u8>,
     },
     /// It was dropped.
     Dropped(DropReason),
@@ -27,41 +27,41 @@ pub enum Fate {
 pub(crate) struct TraceRecorder {
     /// Octets of frames that are kept.
     snap: usize,
-    fates: Vec<Fate>,
+    dispositions: Vec<Disposition>,
 }
 
 impl TraceRecorder {
     pub(crate) fn new(snap: usize) -> Self {
-        Self { snap, fates: Vec::new() }
+        Self { snap, dispositions: Vec::new() }
     }
 
-    pub(crate) fn into_fates(self) -> Vec<Fate> {
-        self.fates
+    pub(crate) fn into_dispositions(self) -> Vec<Disposition> {
+        self.dispositions
     }
 
     #[cold]
     pub(crate) fn sent(&mut self, port: PortId, frame: &Frame) {
-        let front = front_of(frame, self.snap);
-        self.fates.push(Fate::Sent { port, len: frame.packet_len(), front });
+        let head = head_of(frame, self.snap);
+        self.dispositions.push(Disposition::Sent { port, len: frame.packet_len(), head });
     }
 
     #[cold]
     pub(crate) fn dropped(&mut self, reason: DropReason) {
-        self.fates.push(Fate::Dropped(reason));
+        self.dispositions.push(Disposition::Dropped(reason));
     }
 
     #[cold]
     pub(crate) fn left_to_kernel(&mut self) {
-        self.fates.push(Fate::ToKernel);
+        self.dispositions.push(Disposition::ToKernel);
     }
 }
 
 /// At most `snap` octets of a packet, from its first on.
-pub fn front_of(frame: &Frame, snap: usize) -> Vec<u8> {
-    let mut front = Vec::with_capacity(snap.min(frame.packet_len()));
+pub fn head_of(frame: &Frame, snap: usize) -> Vec<u8> {
+    let mut head = Vec::with_capacity(snap.min(frame.packet_len()));
     for segment in frame.segments() {
-        let room = snap - front.len();
-        front.extend_from_slice(&segment[..segment.len().min(room)]);
+        let room = snap - head.len();
+        head.extend_from_slice(&segment[..segment.len().min(room)]);
     }
-    front
+    head
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::port::PortId;
-use crate::trace_recorder::Fate;
+use crate::trace_recorder::Disposition;
 
 /// Watches at a time.
 const WATCHES_MAX: usize = 8;
@@ -37,9 +37,11 @@ pub trait TraceRecord {
 }
 
 /// Octets of the frames that were sent.
-pub fn octets_sent(fates: &[Fate]) -> usize {
-    let of_fate = |fate: &Fate| if let Fate::Sent { front, .. } = fate { front.len() } else { 0 };
-    fates.iter().map(of_fate).sum()
+pub fn octets_sent(dispositions: &[Disposition]) -> usize {
+    let of_fate = |disposition: &Disposition| {
+        if let Disposition::Sent { head, .. } = disposition { head.len() } else { 0 }
+    };
+    dispositions.iter().map(of_fate).sum()
 }
 
 /// A packet of a port, and what became of it.
@@ -52,11 +54,11 @@ pub struct PortRecord {
     /// Octets of the frame.
     pub len: usize,
     /// Its front, as much as was asked for.
-    pub front: Vec<u8>,
+    pub head: Vec<u8>,
     /// How long all of it took.
     pub took: Duration,
     /// What became of it, and of those that it brought about; none while it is kept.
-    pub fates: Vec<Fate>,
+    pub dispositions: Vec<Disposition>,
 }
 
 impl TraceRecord for PortRecord {
@@ -64,12 +66,13 @@ impl TraceRecord for PortRecord {
 
     fn is_of(&self, ports: &[PortId]) -> bool {
         let has = |port: &PortId| ports.contains(port);
-        let leaves = |fate: &Fate| matches!(fate, Fate::Sent { port, .. } if has(port));
-        self.port.as_ref().is_some_and(has) || self.fates.iter().any(leaves)
+        let leaves =
+            |disposition: &Disposition| matches!(disposition, Disposition::Sent { port, .. } if has(port));
+        self.port.as_ref().is_some_and(has) || self.dispositions.iter().any(leaves)
     }
 
     fn octets(&self) -> usize {
-        self.front.len() + octets_sent(&self.fates)
+        self.head.len() + octets_sent(&self.dispositions)
     }
 }
 
@@ -92,7 +95,7 @@ struct Watch<R: TraceRecord> {
 
 /// What workers must know: keys in ascending order, and octets of frames to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Traced<K> {
+pub struct TracedKeys<K> {
     /// That of the [tracer](Tracer::generation) when it was asked.
     pub generation: u64,
     /// What is traced.
@@ -101,7 +104,7 @@ pub struct Traced<K> {
     pub snap: usize,
 }
 
-impl<K> Default for Traced<K> {
+impl<K> Default for TracedKeys<K> {
     fn default() -> Self {
         Self { generation: 0, keys: Box::default(), snap: 0 }
     }
@@ -162,13 +165,13 @@ impl<R: TraceRecord> Tracer<R> {
     }
 
     /// What is traced now.
-    pub fn traced(&self) -> Traced<R::Key> {
+    pub fn traced(&self) -> TracedKeys<R::Key> {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut keys: Vec<_> = watches.1.iter().flat_map(|watch| &watch.keys).copied().collect();
         keys.sort_unstable();
         keys.dedup();
         let snap = watches.1.iter().map(|watch| watch.snap).max().unwrap_or(0);
-        Traced { generation: self.generation(), keys: keys.into(), snap }
+        TracedKeys { generation: self.generation(), keys: keys.into(), snap }
     }
 
     /// Whether a key is traced; asked where rules change, not for packets.
@@ -218,9 +221,9 @@ mod tests {
             at: SystemTime::UNIX_EPOCH,
             port: Some(PortId(port)),
             len: octets,
-            front: vec![0; octets],
+            head: vec![0; octets],
             took: Duration::ZERO,
-            fates: Vec::new(),
+            dispositions: Vec::new(),
         }
     }
 
@@ -245,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_packet_is_of_the_ports_that_it_leaves_by() {
-        let sent = Fate::Sent { port: PortId(5), len: 60, front: vec![0; 20] };
-        let record = PortRecord { fates: vec![Fate::ToKernel, sent], ..record(1, 10) };
+        let sent = Disposition::Sent { port: PortId(5), len: 60, head: vec![0; 20] };
+        let record = PortRecord { dispositions: vec![Disposition::ToKernel, sent], ..record(1, 10) };
         assert!(record.is_of(&[PortId(5)]) && record.is_of(&[PortId(1)]) && !record.is_of(&[PortId(2)]));
         assert_eq!(record.octets(), 30);
     }

@@ -11,20 +11,20 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::{PortCounters, WorkerCounters};
-use crate::doorbell::Doorbell;
-use crate::function::{Attached, Function, Output, PREFERRED_MAX, sum};
+use crate::function::{Function, HIGH_PRIORITY_MAX, Output, WorkerPort, sum};
 use crate::inbox::{Inbox, PortChange};
+use crate::notifier::Notifier;
 use crate::polling::{Pause, PollClock, PollState, SLEEP_CAP, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
-use crate::shared::{Departure, Drained, cycles};
+use crate::shared::{Departure, DrainResult, cycles};
 use crate::timing::{Sample, Sampler, StageCycles};
 use crate::trace;
-use crate::tracer::{PortRecord, Traced, Tracer};
+use crate::tracer::{PortRecord, TracedKeys, Tracer};
 
 /// A worker that is not running yet, or that a test turns by hand.
 pub struct Worker {
-    ports: Vec<Attached>,
+    ports: Vec<WorkerPort>,
     /// For the TAP side of a port: the port whose kernel path it is.
     wire_of: Vec<Option<PortId>>,
     function: Box<dyn Function>,
@@ -39,12 +39,12 @@ pub struct Worker {
     departures: Vec<Departure>,
     losses_asked: Instant,
     /// Where others wake it, if it runs in a thread of its own.
-    doorbell: Option<Arc<Doorbell>>,
+    notifier: Option<Arc<Notifier>>,
     /// What it is told of its ports.
     inbox: Arc<Inbox>,
     /// Who wants to know what becomes of the packets of ports, and what of that is known here.
     tracer: Arc<Tracer<PortRecord>>,
-    traced: Traced<PortId>,
+    traced: TracedKeys<PortId>,
 }
 
 /// How often devices are asked what they dropped: a system call each.
@@ -64,18 +64,18 @@ impl Worker {
                 wire_of[tap.index()] = Some(PortId(index));
             }
         }
-        let ports: Vec<Attached> = ports
+        let ports: Vec<WorkerPort> = ports
             .into_iter()
             .map(|(queue, kernel)| {
                 let shared = queue.shared();
-                Attached {
+                WorkerPort {
                     queue,
                     kernel,
                     incoming: Batch::new(),
                     outgoing: Batch::new(),
                     spare: Batch::new(),
                     incoming_sample: None,
-                    preferred: VecDeque::with_capacity(PREFERRED_MAX),
+                    high_priority: VecDeque::with_capacity(HIGH_PRIORITY_MAX),
                     shared,
                 }
             })
@@ -94,10 +94,10 @@ impl Worker {
             batch: Batch::new(),
             departures: Vec::with_capacity(BATCH_MAX),
             losses_asked: Instant::now(),
-            doorbell: None,
+            notifier: None,
             inbox: Arc::default(),
             tracer: Arc::default(),
-            traced: Traced::default(),
+            traced: TracedKeys::default(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Worker {
                     Some(sample) => self.process_timed(index, now, sample),
                 }
             } else {
-                received += self.ports[index].queue.handed_over();
+                received += self.ports[index].queue.handoffs();
             }
             if self.ports[index].shared.is_some() {
                 self.finish_block(index, now);
@@ -197,7 +197,7 @@ impl Worker {
     /// the batch, if it is to be timed.
     fn receive(&mut self, index: usize) -> Option<Sample> {
         let Self { sampler, pool, batch, .. } = self;
-        let Attached { queue, incoming, incoming_sample, shared, .. } = &mut self.ports[index];
+        let WorkerPort { queue, incoming, incoming_sample, shared, .. } = &mut self.ports[index];
         if shared.is_some() {
             let sample = sampler.receive(&mut **queue, pool, batch);
             batch.iter().for_each(|frame| frame.prefetch(0));
@@ -270,7 +270,7 @@ impl Worker {
             }
             None => {
                 out.flush_all();
-                Drained { blocks: 1, for_others: 0 }
+                DrainResult { blocks: 1, for_others: 0 }
             }
         };
         let process_cycles = processed.saturating_sub(claimed.at_cycles);
@@ -323,7 +323,7 @@ impl Worker {
 
     /// Whether preferred frames wait for room in a device.
     fn is_backlogged(&self) -> bool {
-        self.ports.iter().any(|port| !port.preferred.is_empty())
+        self.ports.iter().any(|port| !port.high_priority.is_empty())
     }
 
     /// Whether every port that may still receive can wake the worker.
@@ -349,12 +349,12 @@ impl Worker {
     /// How long nothing has to be done, if no packet comes and nobody rings.
     fn sleep_max(&self) -> Duration {
         let tick_in = self.function.tick_due().map(|due| due.saturating_duration_since(Instant::now()));
-        let is_unsettled = self.doorbell.is_none() || self.ports.iter().any(|port| port.queue.is_unsettled());
-        let look_in = is_unsettled.then_some(self.settings.unsettled_sleep);
+        let needs_poll = self.notifier.is_none() || self.ports.iter().any(|port| port.queue.needs_poll());
+        let look_in = needs_poll.then_some(self.settings.unsettled_sleep);
         tick_in.into_iter().chain(look_in).fold(SLEEP_CAP, Duration::min)
     }
 
-    /// Sleeps until a port is readable, the bell rings or the time is over; whether something woke it.
+    /// Sleeps until a port is readable, the notifier wakes it or the time is over; whether something woke it.
     fn sleep(&mut self) -> bool {
         // Each is asked, whatever the others say: it may have to prepare.
         let mut busy = false;
@@ -364,31 +364,31 @@ impl Worker {
         if busy {
             return true;
         }
-        let doorbell = self.doorbell.as_deref();
-        doorbell.inspect(|doorbell| doorbell.hang());
-        // Looked at after the bell was hung: who leaves something from now on rings.
+        let notifier = self.notifier.as_deref();
+        notifier.inspect(|notifier| notifier.arm());
+        // Checked after the notifier was armed: who leaves something from now on notifies.
         let sleep = if self.inbox.is_waiting() { Duration::ZERO } else { self.sleep_max() };
         let timeout = sleep.try_into().unwrap_or_default();
         let readable = self.ports.iter().filter_map(|port| port.queue.readiness());
         let mut polled: Vec<PollFd<'_>> = readable
-            .chain(doorbell.map(AsFd::as_fd))
+            .chain(notifier.map(AsFd::as_fd))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         // An interrupted or refused wait is only a shorter one.
         let woken = poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0);
-        doorbell.inspect(|doorbell| doorbell.take_down());
+        notifier.inspect(|notifier| notifier.disarm());
         woken
     }
 
     /// Runs the worker in a thread of its own.
     ///
     /// # Errors
-    /// When the thread or its bell cannot be made.
+    /// When the thread or its notifier cannot be made.
     pub fn spawn(mut self, name: String, stop: Arc<AtomicBool>) -> std::io::Result<WorkerHandle> {
-        let doorbell = Doorbell::new()?;
-        self.function.attach(&doorbell);
-        self.inbox.attach(&doorbell);
-        self.doorbell = Some(doorbell);
+        let notifier = Notifier::new()?;
+        self.function.attach(&notifier);
+        self.inbox.attach(&notifier);
+        self.notifier = Some(notifier);
         let (counters, inbox) = (self.counters(), self.inbox());
         let thread = std::thread::Builder::new().name(name).spawn(move || self.run(&stop))?;
         Ok(WorkerHandle { thread, counters, inbox })

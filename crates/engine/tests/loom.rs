@@ -1,12 +1,12 @@
 //! Model checks: the free frames, which two threads take and return; the shared queue, from which two workers
-//! claim and whose order they keep; the ring and bell of the steering stage. Run by `make test`.
+//! claim and whose order they keep; the ring and wake-up flag of the steering stage. Run by `make test`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
 
 use kaido_engine::shared::CommitRing;
-use kaido_engine::steer::{Bell, handoff};
+use kaido_engine::steer::{WakeFlag, handoff};
 use kaido_engine::{Frame, FramePool};
 use kaido_xsk::Desc;
 use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
@@ -225,16 +225,16 @@ fn items_are_handed_over_once_and_in_order() {
 fn a_receiver_that_sleeps_with_something_to_take_is_woken() {
     bounded(3).check(|| {
         let (mut sender, mut receiver) = handoff(4);
-        let bell = Arc::new(Bell::new());
+        let notifier = Arc::new(WakeFlag::new());
         // What an event descriptor is to the port.
         let event = Arc::new(AtomicUsize::new(0));
         let other = {
-            let (bell, event) = (bell.clone(), event.clone());
+            let (notifier, event) = (notifier.clone(), event.clone());
             thread::spawn(move || {
                 for number in 0..2u32 {
                     sender.put(number).unwrap();
                     sender.publish();
-                    if bell.ring() {
+                    if notifier.notify() {
                         event.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -242,16 +242,16 @@ fn a_receiver_that_sleeps_with_something_to_take_is_woken() {
             })
         };
         // Asleep, awake, and asleep for good.
-        bell.hang();
+        notifier.arm();
         let _ = receiver.is_empty();
-        bell.take_down();
+        notifier.disarm();
         event.swap(0, Ordering::Relaxed);
         receiver.take(4, |_| {});
-        bell.hang();
+        notifier.arm();
         let sleeps = receiver.is_empty();
         let _sender = other.join().unwrap();
         if sleeps && !receiver.is_empty() {
-            assert_ne!(event.load(Ordering::Relaxed), 0, "asleep, something came, and nobody rang");
+            assert_ne!(event.load(Ordering::Relaxed), 0, "asleep, something came, and nobody notified");
         }
     });
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kaido_engine::netlink::{self, InterfaceAddress, LinkEvents, NetlinkError, RouteWatcher, WatchSettings};
-use kaido_engine::{NextHop, NextHops, PortId, Resolution, Route, Routes, Wanted};
+use kaido_engine::{NeighbourRequest, NextHop, NextHops, PortId, Resolution, Route, Routes};
 
 mod rig;
 use rig::{Pair, eventually, in_namespace, index, mac, run};
@@ -168,7 +168,7 @@ fn set_neighbours_come_and_go_and_stay_permanent() {
         run("ip neigh del 10.77.0.8 dev ke-a0");
         watched.expect("10.77.0.8", Resolution::Pending);
         let known = watched.routes.neighbours();
-        let gone = Wanted { port: PortId(0), address: ip("10.77.0.8") };
+        let gone = NeighbourRequest { port: PortId(0), address: ip("10.77.0.8") };
         assert!(!known.iter().any(|(neighbour, _)| *neighbour == gone), "{known:?}");
     });
 }

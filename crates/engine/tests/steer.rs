@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use kaido_engine::port::{MemoryWire, Port};
-use kaido_engine::steer::{SteerQueue, SteerRules, SteeredPort, crew, relay, steer};
+use kaido_engine::steer::{SteerQueue, SteerRules, SteeredPort, handoff_ports, relay, steer};
 use kaido_engine::{Batch, DropReason, Frame, FramePool, PoolCache};
-use kaido_wire::spread::{self, SpreadBy};
+use kaido_wire::rss::{self, SpreadBy};
 use rustix::event::{PollFd, PollFlags, poll};
 
 const ENDPOINT: [u8; 4] = [192, 0, 2, 1];
@@ -116,7 +116,7 @@ fn by_teid_a_tunnel_has_one_worker() {
     let mut ports = ports(std::slice::from_ref(&n3), 2, SpreadBy::Teid);
     (0..100).for_each(|ue| assert!(n3.send(uplink(ue, 7, 0))));
     let shares: Vec<usize> = drain(&mut ports, pool).iter().map(Vec::len).collect();
-    let expected = spread::target(spread::teid_hash(&uplink(0, 7, 0), true).unwrap(), 2) as usize;
+    let expected = rss::target(rss::teid_hash(&uplink(0, 7, 0), true).unwrap(), 2) as usize;
     assert_eq!((shares[expected], shares[1 - expected]), (100, 0));
 }
 
@@ -132,7 +132,7 @@ fn workers_that_all_receive_hand_over_to_each_other() {
     for (worker, packets) in all.iter().enumerate() {
         assert!(!packets.is_empty());
         for packet in packets {
-            assert_eq!(spread::target(spread::ue_hash(packet, false).unwrap(), 3) as usize, worker);
+            assert_eq!(rss::target(rss::ue_hash(packet, false).unwrap(), 3) as usize, worker);
         }
     }
     assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 120);
@@ -152,8 +152,7 @@ fn what_finds_its_ring_full_is_dropped_and_counted() {
     let pool = FramePool::leak(4096).unwrap();
     let wire = MemoryWire::new();
     let mut ports = ports(std::slice::from_ref(&wire), 2, SpreadBy::Ue);
-    let ue =
-        (0..).find(|&ue| spread::target(spread::ue_hash(&downlink(ue, 0), false).unwrap(), 2) == 1).unwrap();
+    let ue = (0..).find(|&ue| rss::target(rss::ue_hash(&downlink(ue, 0), false).unwrap(), 2) == 1).unwrap();
     (0..3000).for_each(|_| assert!(wire.send(downlink(ue, 0))));
     let (mut first, mut second) = (pool.cache(), pool.cache());
     for _ in 0..100 {
@@ -181,8 +180,7 @@ fn a_sleeping_worker_is_woken_by_what_is_handed_over() {
     let wire = MemoryWire::new();
     let mut ports = ports(std::slice::from_ref(&wire), 2, SpreadBy::Ue);
     let mut caches = [pool.cache(), pool.cache()];
-    let ue =
-        (0..).find(|&ue| spread::target(spread::ue_hash(&downlink(ue, 0), false).unwrap(), 2) == 1).unwrap();
+    let ue = (0..).find(|&ue| rss::target(rss::ue_hash(&downlink(ue, 0), false).unwrap(), 2) == 1).unwrap();
     let is_readable = |port: &SteeredPort| {
         let mut polled = [PollFd::from_borrowed_fd(port.readiness().unwrap(), PollFlags::IN)];
         poll(&mut polled, Some(&Duration::ZERO.try_into().unwrap())).unwrap() > 0
@@ -192,7 +190,7 @@ fn a_sleeping_worker_is_woken_by_what_is_handed_over() {
         assert!(!is_readable(&ports[1]), "round {round}");
         wire.send(downlink(ue, 0));
         assert!(received(&mut ports[0], &mut caches[0]).is_empty());
-        assert_eq!((ports[0].handed_over(), ports[0].handed_over()), (1, 0), "work, though not its own");
+        assert_eq!((ports[0].handoffs(), ports[0].handoffs()), (1, 0), "work, though not its own");
         assert!(is_readable(&ports[1]), "round {round}");
         assert!(!ports[1].may_sleep(), "something waits");
         assert_eq!(received(&mut ports[1], &mut caches[1]).len(), 1);
@@ -211,7 +209,7 @@ fn is_readable(port: &dyn Port) -> bool {
 #[test]
 fn a_crew_hands_frames_to_whom_they_name_in_order_and_in_bounds() {
     let pool = FramePool::leak(4096).unwrap();
-    let mut ports = crew(3).unwrap();
+    let mut ports = handoff_ports(3).unwrap();
     let mut cache = pool.cache();
     let mut batch = Batch::new();
     for number in 0..20 {
@@ -257,7 +255,7 @@ fn a_crew_hands_frames_to_whom_they_name_in_order_and_in_bounds() {
 #[test]
 fn a_sleeping_worker_is_woken_by_its_crew() {
     let pool = FramePool::leak(64).unwrap();
-    let mut ports = crew(2).unwrap();
+    let mut ports = handoff_ports(2).unwrap();
     let mut cache = pool.cache();
     let mut batch = Batch::new();
     for round in 0..3 {
@@ -296,7 +294,7 @@ fn all_workers_send_by_the_device_of_one() {
     assert_eq!(sent(), [0]);
     assert!(!ports[0].may_sleep(), "something waits to be sent");
     ports[0].receive(&mut cache, &mut batch);
-    assert_eq!((sent(), ports[0].handed_over(), ports[0].handed_over()), (vec![1, 2], 2, 0));
+    assert_eq!((sent(), ports[0].handoffs(), ports[0].handoffs()), (vec![1, 2], 2, 0));
     for _ in 0..40 {
         (0..32).for_each(|_| batch.push(frame(pool, &[1, 5])));
         ports[1].transmit(&mut cache, &mut batch);

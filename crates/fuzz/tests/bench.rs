@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use kaido_bench::file::BenchPlan;
-use kaido_bench::generator::Compiled;
+use kaido_bench::generator::CompiledTraffic;
 use kaido_bench::receive::{JudgeSettings, Receiver};
 use kaido_bench::result::ClockCosts;
 use kaido_bench::trailer::{TRAILER_LEN, TrailerKey};
@@ -66,7 +66,7 @@ fn file(text: &[u8]) {
     }
     match BenchPlan::parse(&text) {
         Ok(plan) => {
-            let compiled = Compiled::new(&plan.traffic).unwrap();
+            let compiled = CompiledTraffic::new(&plan.traffic).unwrap();
             for stream in 0..compiled.streams().count() {
                 assert!(compiled.packet(stream, 1, 1).is_some());
             }
@@ -89,10 +89,10 @@ fn changed_file(script: &mut Script<'_>) {
 
 /// What comes back, changed: every packet is counted in one way or another, and nothing is taken for a trailer that is none.
 fn packets(script: &mut Script<'_>) {
-    static COMPILED: OnceLock<(Arc<Compiled>, BenchPlan)> = OnceLock::new();
+    static COMPILED: OnceLock<(Arc<CompiledTraffic>, BenchPlan)> = OnceLock::new();
     let (compiled, plan) = COMPILED.get_or_init(|| {
         let plan = BenchPlan::parse(FILE).unwrap();
-        (Arc::new(Compiled::new(&plan.traffic).unwrap()), plan)
+        (Arc::new(CompiledTraffic::new(&plan.traffic).unwrap()), plan)
     });
     let mut receiver = Receiver::new(compiled, &plan.rules, JudgeSettings::default()).unwrap();
     let mut came = 0;

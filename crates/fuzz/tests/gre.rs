@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use kaido_engine::fragment::Limits;
 use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{
-    FramePool, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker, WorkerSettings,
+    FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker, WorkerSettings,
 };
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_gre::{
-    Condition, DontFragment, Encapsulation, Gre, KeyMatch, Pieces, PortSettings, Prefix, Propagation, Rule,
-    Settings, Shared, Verdict, Way,
+    Condition, DontFragment, Encapsulation, ForwardingMode, Gre, KeyMatch, Pieces, PortSettings, Prefix,
+    Propagation, Rule, Settings, SharedState, Verdict,
 };
 use kaido_wire::checksum;
 
@@ -36,9 +36,9 @@ fn address(text: &str) -> IpAddr {
 }
 
 fn ports() -> Vec<PortSettings> {
-    let port = |across: u8| PortSettings {
-        across: Some(PortId(across)),
-        mac: [2, 0, 0, 0, 0, across],
+    let port = |peer_port: u8| PortSettings {
+        peer_port: Some(PortId(peer_port)),
+        mac: [2, 0, 0, 0, 0, peer_port],
         addresses: vec![address("192.0.2.1"), address("2001:db8:c::1")],
         mtu: 600,
     };
@@ -47,12 +47,12 @@ fn ports() -> Vec<PortSettings> {
 
 /// Rules by the last octet of the outer destination, and by the key.
 fn rules() -> Vec<Rule> {
-    let strip = |ttl, dscp, way| Verdict::Decapsulate { ttl, dscp, way };
+    let strip = |ttl, dscp, forward| Verdict::Decapsulate { ttl, dscp, forward };
     let (pipe, uniform) = (Propagation::Pipe, Propagation::Uniform);
     let verdicts = [
         ("plain", "203.0.113.1", KeyMatch::Any, Verdict::DECAPSULATE),
-        ("uniform", "203.0.113.2", KeyMatch::Any, strip(uniform, uniform, Way::Across)),
-        ("routed", "203.0.113.3", KeyMatch::Any, strip(pipe, uniform, Way::Routed)),
+        ("uniform", "203.0.113.2", KeyMatch::Any, strip(uniform, uniform, ForwardingMode::PeerPort)),
+        ("routed", "203.0.113.3", KeyMatch::Any, strip(pipe, uniform, ForwardingMode::Route)),
         ("keyed", "203.0.113.4", KeyMatch::Is(7), Verdict::DECAPSULATE),
         ("dropped", "203.0.113.5", KeyMatch::Any, Verdict::Drop),
         ("six", "2001:db8:5::1", KeyMatch::Absent, Verdict::DECAPSULATE),
@@ -68,28 +68,29 @@ fn rules() -> Vec<Rule> {
 
 fn tunnels() -> Vec<Encapsulation> {
     let ways = [
-        ("cut", "10.2.0.1", "203.0.113.9", DontFragment::Clear, Way::Across, false),
-        ("copied", "10.2.0.2", "2001:db8:5::9", DontFragment::Copy, Way::Across, false),
-        ("routed", "10.2.0.3", "203.0.113.9", DontFragment::Set, Way::Routed, false),
-        ("frames", "10.2.0.4", "203.0.113.9", DontFragment::Set, Way::Across, true),
+        ("cut", "10.2.0.1", "203.0.113.9", DontFragment::Clear, ForwardingMode::PeerPort, false),
+        ("copied", "10.2.0.2", "2001:db8:5::9", DontFragment::Copy, ForwardingMode::PeerPort, false),
+        ("routed", "10.2.0.3", "203.0.113.9", DontFragment::Set, ForwardingMode::Route, false),
+        ("frames", "10.2.0.4", "203.0.113.9", DontFragment::Set, ForwardingMode::PeerPort, true),
     ];
-    let way = |(name, to, remote, dont_fragment, way, ethernet): (&str, &str, &str, _, _, _)| Encapsulation {
-        name: format!("to {name}"),
-        port: PortId(0),
-        source: None,
-        destination: Some(Prefix::of(address(to))),
-        ethernet,
-        local: address(if remote.contains(':') { "2001:db8:c::1" } else { "192.0.2.1" }),
-        remote: address(remote),
-        key: Some(7),
-        checksum: ethernet,
-        hops: 64,
-        ttl: Propagation::Uniform,
-        dscp: Propagation::Uniform,
-        dont_fragment,
-        way,
-    };
-    ways.into_iter().map(way).collect()
+    let tunnel =
+        |(name, to, remote, dont_fragment, forward, ethernet): (&str, &str, &str, _, _, _)| Encapsulation {
+            name: format!("to {name}"),
+            port: PortId(0),
+            source: None,
+            destination: Some(Prefix::of(address(to))),
+            ethernet,
+            local: address(if remote.contains(':') { "2001:db8:c::1" } else { "192.0.2.1" }),
+            remote: address(remote),
+            key: Some(7),
+            checksum: ethernet,
+            hops: 64,
+            ttl: Propagation::Uniform,
+            dscp: Propagation::Uniform,
+            dont_fragment,
+            forward,
+        };
+    ways.into_iter().map(tunnel).collect()
 }
 
 fn settings(kind: u8) -> Settings {
@@ -118,9 +119,9 @@ impl Rig {
         let (routes, _wanted) = Routes::new();
         let route = |port| Route { port: Some(PortId(port)), gateway: None, metric: 0 };
         routes.set_routes([(address("10.2.0.0"), 16, route(1)), (address("203.0.113.0"), 24, route(1))]);
-        let known = Wanted { port: PortId(1), address: address("10.2.0.1") };
+        let known = NeighbourRequest { port: PortId(1), address: address("10.2.0.1") };
         routes.set_neighbour(known, Some([2, 0, 0, 0, 2, 2]));
-        let gre = Gre::new(&Shared::new(settings(kind), LIMITS).unwrap(), &routes);
+        let gre = Gre::new(&SharedState::new(settings(kind), LIMITS).unwrap(), &routes);
         let worker = Worker::new(pool(), ports, Box::new(gre), WorkerSettings::default());
         Self { wires, worker, now: Instant::now() }
     }
@@ -131,7 +132,7 @@ impl Rig {
         [0, 1].into_iter().flat_map(of_port).map(|(_, count)| count).sum()
     }
 
-    /// What comes out by the port across, how much else does, and how many drops there were.
+    /// What comes out by the peer port, how much else does, and how many drops there were.
     fn pass(&mut self, frame: Vec<u8>) -> (Vec<Vec<u8>>, usize, u64) {
         let before = self.dropped();
         self.wires[0].send(frame);

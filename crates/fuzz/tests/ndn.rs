@@ -29,8 +29,8 @@ fn link(first: &[u8], total: usize) {
     assert!(header.frag_index < header.frag_count && header.pit_token.len() <= 32);
     if let Some(fragment) = first.get(packet.fragment_at..).filter(|fragment| !fragment.is_empty()) {
         network(fragment, packet.fragment_len);
-        let mut front = vec![0; header.len(packet.fragment_len)];
-        assert_eq!(header.emit(packet.fragment_len, &mut front), Ok(front.len()));
+        let mut head = vec![0; header.len(packet.fragment_len)];
+        assert_eq!(header.emit(packet.fragment_len, &mut head), Ok(head.len()));
     }
 }
 
@@ -38,9 +38,9 @@ fn network(first: &[u8], total: usize) {
     if let Ok(interest) = Interest::parse(first, total) {
         assert!(interest.nonce_at <= first.len() && interest.hop_limit_at < first.len());
         assert!(interest.parameters.is_none_or(|parameters| parameters.at + parameters.len < total));
-        let mut front = vec![0; interest.nonce_at + NONCE_ROOM];
-        let new = interest.with_nonce(first, total, 7, &mut front).unwrap();
-        assert!(new.written <= front.len() && new.strip == interest.nonce_at);
+        let mut head = vec![0; interest.nonce_at + NONCE_ROOM];
+        let new = interest.with_nonce(first, total, 7, &mut head).unwrap();
+        assert!(new.written <= head.len() && new.strip == interest.nonce_at);
         interest.is_digest_right([first]);
     }
     if let Ok(data) = Data::parse(first, total) {

@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::Limits;
 use kaido_engine::port::{MemoryWire, Port};
-use kaido_engine::{FramePool, KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
+use kaido_engine::{FramePool, KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings};
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, FaceBounds, FaceSettings, FaceState,
     FaceUri, Faces, LinkType, Persistency, Scope, Transport,
 };
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, StrategyChoice, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, StrategyChoice, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits, UdpListen, UdpSettings};
-use kaido_ndn::router::{Desk, Ndn};
+use kaido_ndn::router::{ControlMailbox, Ndn};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri};
 use kaido_wire::{EtherType, MacAddr, ipv4, ipv6};
@@ -77,7 +77,7 @@ impl Rig {
     fn new(kind: u8) -> Self {
         let faces = Faces::bounded(FACES, FaceBounds { on_demand: 2, ..FaceBounds::NONE }, 1);
         (0..4).for_each(|number| drop(faces.create(face(number)).unwrap()));
-        let shared = Shared::new(NameHash::random(), 64).unwrap();
+        let shared = SharedTables::new(NameHash::random(), 64).unwrap();
         for (prefix, hops) in
             [("/", &[1][..]), ("/a", &[2, 3]), ("/a/b", &[0, 1, 2, 3]), ("/localhost", &[0])]
         {
@@ -121,7 +121,8 @@ impl Rig {
         let link = Link::new(LinkSettings { ports, reassembly: limits }, &faces);
         let link = link.with_udp(udp, routes.next_hops());
         let now = Instant::now();
-        let ndn = Ndn::new(link, Forwarder::new(&shared, &settings, now).unwrap(), Arc::new(Desk::new()));
+        let ndn =
+            Ndn::new(link, Forwarder::new(&shared, &settings, now).unwrap(), Arc::new(ControlMailbox::new()));
         let wires = [MemoryWire::new(), MemoryWire::new()];
         let ports =
             wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
@@ -263,7 +264,7 @@ fn run(input: &[u8]) {
             15 => {
                 let address = PEERS[usize::from(way & 3)].parse().unwrap();
                 let known = (way & 4 == 0).then_some([2, 0, 0, 0, 1, way & 3]);
-                rig.routes.set_neighbour(Wanted { port: CABLE, address }, known);
+                rig.routes.set_neighbour(NeighbourRequest { port: CABLE, address }, known);
                 rig.turn();
             }
             0 | 8 => rig.pass(way, script.octets()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arrayvec::ArrayVec;
 use kaido_engine::{DropReason, Frame, FramePool};
 use kaido_fuzz::{Script, fuzz_target};
-use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
+use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, SharedTables, Sink, Unsolicited};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::tier::{SEGMENT_OCTETS_MIN, Tier, TierSettings};
 use kaido_ndn::{Annotations, FaceId, Packet};
@@ -76,7 +76,7 @@ impl Rig {
         let settings =
             TierSettings { segment_octets, packets: 256, ..TierSettings::new(path, 4 * segment_octets) };
         let tier = Tier::open(&settings, NameHash::fixed(1)).ok()?;
-        let shared = Shared::new(tier.name_hash(), 16).unwrap();
+        let shared = SharedTables::new(tier.name_hash(), 16).unwrap();
         shared.fib().add(&[], Hop { face: PRODUCER, cost: 0 }).unwrap();
         let settings = ForwarderSettings {
             pit: PitSettings::for_entries(64, 0),
@@ -87,7 +87,7 @@ impl Rig {
         };
         let now = Instant::now();
         let mut forwarder = Forwarder::new(&shared, &settings, now).unwrap();
-        forwarder.attach(tier.lane(SystemTime::now(), Arc::new(|| {})));
+        forwarder.attach(tier.handle(SystemTime::now(), Arc::new(|| {})));
         Some(Self { forwarder, tier, wire: Wire { pool, asked: false, answers: Vec::new() }, now })
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use fixture::{N3, N6, SessionPlan, packets, settings};
 use kaido_fuzz::{Script, fuzz_target};
-use kaido_pfcp::{Config, Endpoint, Features, Limits, Moment, NodeId, Peer, Transmit};
+use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, NodeId, Peer, Transmit};
 use kaido_upf::control::{SessionSummary, Upf};
 use kaido_upf::node::NodeSettings;
 use kaido_upf::rules::{Cause, ChooseOr, Establishment, LocalFTeid, SessionService, Urr, UrrId};
@@ -60,13 +60,13 @@ fn run(input: &[u8]) {
 struct Node {
     site: Site,
     endpoint: Endpoint<Upf>,
-    now: Moment,
+    now: Instants,
 }
 
 impl Node {
     fn new() -> Self {
         let mut site = Site::new(NodeSettings { sessions_max: SESSIONS_MAX, ..settings() });
-        let now = Moment::now();
+        let now = Instants::now();
         #[allow(clippy::needless_update)] // Features to come are off.
         let features = Features {
             allocates_f_teids: true,

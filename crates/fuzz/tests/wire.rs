@@ -5,7 +5,7 @@
 use kaido_fuzz::fuzz_target;
 use kaido_wire::gtpu::{Elements, Message};
 use kaido_wire::icmpv6::Icmpv6Reason;
-use kaido_wire::spread::{SpreadBy, spread};
+use kaido_wire::rss::{SpreadBy, spread};
 use kaido_wire::{
     ArpRepr, ArpView, EthernetView, GtpuRepr, GtpuView, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View,
     TcpView, UdpView, gtpu, icmpv4, icmpv6, ipv4, ipv6, vlan,

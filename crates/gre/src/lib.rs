@@ -2,7 +2,7 @@
 //! everything else passes as it is. No tunnel has to be configured, and none has an end here.
 //!
 //! ```text
-//!  Ethernet │ IP │ GRE │ packet ──▶ rules ──▶ Ethernet │ packet ──▶ across, or by route
+//!  Ethernet │ IP │ GRE │ packet ──▶ rules ──▶ Ethernet │ packet ──▶ peer port, or by route
 //!                                     │
 //!                                     └──▶ pass · drop · left to the kernel
 //! ```
@@ -16,8 +16,8 @@ mod path;
 mod rules;
 
 pub use counters::{RuleCounters, RuleTotals};
-pub use path::{Gre, Shared};
+pub use path::{Gre, SharedState};
 pub use rules::{
-    Condition, DontFragment, Encapsulation, Inner, KeyMatch, Pieces, PortSettings, Prefix, Propagation,
-    RULES_MAX, Rule, Settings, SettingsError, Verdict, Way,
+    Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix,
+    Propagation, RULES_MAX, Rule, Settings, SettingsError, Verdict,
 };

@@ -9,7 +9,7 @@ use crate::rules::{Condition, Inner, KeyMatch, Prefix, Settings};
 
 /// What a rule is chosen by, of IPv4 or IPv6: addresses as numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<A> {
+pub(crate) struct MatchFields<A> {
     pub(crate) source: A,
     pub(crate) destination: A,
     pub(crate) port: PortId,
@@ -74,7 +74,7 @@ impl<A: Address> Matcher<A> {
 
     /// The number of the first rule that a packet meets.
     #[inline(always)]
-    pub(crate) fn find(&self, seen: &Seen<A>) -> Option<u16> {
+    pub(crate) fn find(&self, seen: &MatchFields<A>) -> Option<u16> {
         let meets = |entry: &&Entry<A>| {
             (seen.source & entry.source.0) == entry.source.1
                 && (seen.destination & entry.destination.0) == entry.destination.1
@@ -113,14 +113,14 @@ impl Matchers {
         protocol: EtherType,
     ) -> Option<u16> {
         match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => self.v4.find(&Seen {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => self.v4.find(&MatchFields {
                 source: source.to_bits(),
                 destination: destination.to_bits(),
                 port,
                 key,
                 protocol,
             }),
-            (IpAddr::V6(source), IpAddr::V6(destination)) => self.v6.find(&Seen {
+            (IpAddr::V6(source), IpAddr::V6(destination)) => self.v6.find(&MatchFields {
                 source: source.to_bits(),
                 destination: destination.to_bits(),
                 port,
@@ -196,7 +196,7 @@ mod tests {
                 }
             };
             let rule = |condition| Rule { name: String::new(), condition, verdict: Verdict::Pass };
-            let port_settings = PortSettings { across: None, mac: [0; 6], addresses: Vec::new(), mtu: 1500 };
+            let port_settings = PortSettings { peer_port: None, mac: [0; 6], addresses: Vec::new(), mtu: 1500 };
             let mut settings = Settings::bump(vec![port_settings; 2]);
             settings.rules = conditions.iter().cloned().map(rule).collect();
             let ends = (address(from), address(to));

@@ -8,7 +8,7 @@ use kaido_wire::{Error, EtherType, IpProtocol, ipv4, ipv6, vlan};
 
 /// A tunnel packet: Ethernet, IP, GRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tunnelled {
+pub(crate) struct TunnelPacket {
     /// Octets of Ethernet, with tags.
     pub(crate) link_len: usize,
     /// Octets of IP and GRE headers: what goes.
@@ -24,8 +24,8 @@ pub(crate) struct Tunnelled {
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parsed {
-    Tunnel(Tunnelled),
+pub(crate) enum ParsedFrame {
+    Tunnel(TunnelPacket),
     /// A piece of one: where its IP packet begins, and how long that is.
     Piece {
         link_len: usize,
@@ -40,44 +40,44 @@ pub(crate) enum Parsed {
 }
 
 /// Reads a frame, of which `data` is the first segment and `len` octets exist.
-pub(crate) fn parse(data: &[u8], len: usize) -> Parsed {
-    let Ok(link) = vlan::link(data) else { return Parsed::Other };
+pub(crate) fn parse(data: &[u8], len: usize) -> ParsedFrame {
+    let Ok(link) = vlan::link(data) else { return ParsedFrame::Other };
     let link_len = usize::from(link.payload_offset);
     let packet = &data[link_len..];
     let available = len - link_len;
     match link.ethertype {
         EtherType::IPV4 => parse_v4(packet, available, link_len),
         EtherType::IPV6 => parse_v6(packet, available, link_len),
-        _ => Parsed::Other,
+        _ => ParsedFrame::Other,
     }
 }
 
 /// Reads an IP packet that was put together of pieces, without Ethernet in front.
-pub(crate) fn parse_packet(packet: &[u8], len: usize) -> Parsed {
+pub(crate) fn parse_packet(packet: &[u8], len: usize) -> ParsedFrame {
     match packet.first().map(|octet| octet >> 4) {
         Some(4) => parse_v4(packet, len, 0),
         Some(6) => parse_v6(packet, len, 0),
-        _ => Parsed::Other,
+        _ => ParsedFrame::Other,
     }
 }
 
-fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> Parsed {
+fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> ParsedFrame {
     /// Octet of the protocol.
     const PROTOCOL: usize = 9;
     if packet.get(PROTOCOL) != Some(&IpProtocol::GRE.0) || packet[0] >> 4 != 4 {
-        return Parsed::Other;
+        return ParsedFrame::Other;
     }
     let Ok(header) = ipv4::header_within(packet, available) else {
-        return Parsed::Broken(DropReason::IpMalformed);
+        return ParsedFrame::Broken(DropReason::IpMalformed);
     };
     if !ipv4::checksum_ok(packet, header.header_len) {
-        return Parsed::Broken(DropReason::IpChecksum);
+        return ParsedFrame::Broken(DropReason::IpChecksum);
     }
     let packet_len = usize::from(header.total_len);
     if header.fragment.is_some() {
-        return Parsed::Piece { link_len, packet_len };
+        return ParsedFrame::Piece { link_len, packet_len };
     }
-    parse_gre(packet, header.header_len.into(), packet_len, |outer_len, gre| Tunnelled {
+    parse_gre(packet, header.header_len.into(), packet_len, |outer_len, gre| TunnelPacket {
         link_len,
         outer_len,
         packet_len,
@@ -88,24 +88,24 @@ fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> Parsed {
     })
 }
 
-fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> Parsed {
+fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> ParsedFrame {
     let header = match ipv6::header_within(packet, available) {
         Ok(header) => header,
         // GRE right behind a header that is wrong otherwise.
         Err(_) if packet.get(6) == Some(&IpProtocol::GRE.0) && packet[0] >> 4 == 6 => {
-            return Parsed::Broken(DropReason::IpMalformed);
+            return ParsedFrame::Broken(DropReason::IpMalformed);
         }
-        Err(_) => return Parsed::Other,
+        Err(_) => return ParsedFrame::Other,
     };
     // Of a later piece the fragment header says what it is of.
     if header.protocol != IpProtocol::GRE {
-        return Parsed::Other;
+        return ParsedFrame::Other;
     }
     let packet_len = header.total_len as usize;
     if header.fragment.is_some_and(|fragment| !fragment.is_whole()) {
-        return Parsed::Piece { link_len, packet_len };
+        return ParsedFrame::Piece { link_len, packet_len };
     }
-    parse_gre(packet, header.header_len.into(), packet_len, |outer_len, gre| Tunnelled {
+    parse_gre(packet, header.header_len.into(), packet_len, |outer_len, gre| TunnelPacket {
         link_len,
         outer_len,
         packet_len,
@@ -121,13 +121,13 @@ fn parse_gre(
     packet: &[u8],
     ip_len: usize,
     packet_len: usize,
-    tunnelled: impl FnOnce(usize, GreHeader) -> Tunnelled,
-) -> Parsed {
+    tunnelled: impl FnOnce(usize, GreHeader) -> TunnelPacket,
+) -> ParsedFrame {
     let end = packet.len().min(packet_len);
     match gre::header(packet.get(ip_len..end).unwrap_or_default()) {
-        Ok(gre) => Parsed::Tunnel(tunnelled(ip_len + usize::from(gre.header_len), gre)),
-        Err(Error::Version) => Parsed::Unreadable(DropReason::GreVersion),
-        Err(Error::Flags) => Parsed::Unreadable(DropReason::GreFlags),
-        Err(_) => Parsed::Unreadable(DropReason::GreMalformed),
+        Ok(gre) => ParsedFrame::Tunnel(tunnelled(ip_len + usize::from(gre.header_len), gre)),
+        Err(Error::Version) => ParsedFrame::Unreadable(DropReason::GreVersion),
+        Err(Error::Flags) => ParsedFrame::Unreadable(DropReason::GreFlags),
+        Err(_) => ParsedFrame::Unreadable(DropReason::GreMalformed),
     }
 }

@@ -134,12 +134,12 @@ pub enum Propagation {
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
+pub enum ForwardingMode {
     /// Out of the port that the one it came in by is connected with; Ethernet addresses and VLAN tags stay.
     #[default]
-    Across,
+    PeerPort,
     /// By the node's routes, to the next hop of its destination, one hop less.
-    Routed,
+    Route,
 }
 
 /// What becomes of a packet.
@@ -151,10 +151,10 @@ pub enum Verdict {
         ttl: Propagation,
         /// DSCP: with [`Propagation::Uniform`] the outer. Congestion marks go over in any case (RFC 6040 4.2).
         dscp: Propagation,
-        /// Where to. An Ethernet frame goes across.
-        way: Way,
+        /// Where to. An Ethernet frame leaves by the peer port.
+        forward: ForwardingMode,
     },
-    /// It goes across as it is.
+    /// It leaves by the peer port as it is.
     Pass,
     /// It is dropped.
     Drop,
@@ -164,8 +164,11 @@ pub enum Verdict {
 
 impl Verdict {
     /// Decapsulation that changes no octet of what was in the tunnel.
-    pub const DECAPSULATE: Self =
-        Self::Decapsulate { ttl: Propagation::Pipe, dscp: Propagation::Pipe, way: Way::Across };
+    pub const DECAPSULATE: Self = Self::Decapsulate {
+        ttl: Propagation::Pipe,
+        dscp: Propagation::Pipe,
+        forward: ForwardingMode::PeerPort,
+    };
 }
 
 /// One rule for tunnel packets; the first whose condition a packet meets counts.
@@ -221,7 +224,7 @@ pub struct Encapsulation {
     /// Whether it may be cut on its way, of IPv4.
     pub dont_fragment: DontFragment,
     /// Where it goes.
-    pub way: Way,
+    pub forward: ForwardingMode,
 }
 
 /// What becomes of tunnel packets that came in pieces.
@@ -239,9 +242,9 @@ pub enum Pieces {
 /// A port, in the order of the worker's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSettings {
-    /// The port that packets go out of which came in here and are not routed. Without one, what would go across is left
+    /// The port that packets go out of which came in here and are not routed. Without one, what would go there is left
     /// to the kernel.
-    pub across: Option<PortId>,
+    pub peer_port: Option<PortId>,
     /// Its Ethernet address, of routed packets.
     pub mac: [u8; 6],
     /// The node's own addresses on it, from which senders are told what went wrong. Without one of a family they are not.
@@ -316,18 +319,18 @@ impl Settings {
             return Err(SettingsError::TooMany(count, what));
         }
         for (at, settings) in self.ports.iter().enumerate() {
-            self.check_port(&format!("port {at}"), settings.across)?;
+            self.check_port(&format!("port {at}"), settings.peer_port)?;
         }
         for Rule { name, condition, .. } in &self.rules {
             one_family(name, [condition.source, condition.destination])?;
             self.check_port(name, condition.port)?;
         }
-        for way in &self.encapsulations {
-            one_family(&way.name, [way.source, way.destination])?;
-            one_family(&way.name, [Some(Prefix::of(way.local)), Some(Prefix::of(way.remote))])?;
-            self.check_port(&way.name, Some(way.port))?;
-            if way.hops == 0 {
-                return Err(SettingsError::NoHops(way.name.clone()));
+        for tunnel in &self.encapsulations {
+            one_family(&tunnel.name, [tunnel.source, tunnel.destination])?;
+            one_family(&tunnel.name, [Some(Prefix::of(tunnel.local)), Some(Prefix::of(tunnel.remote))])?;
+            self.check_port(&tunnel.name, Some(tunnel.port))?;
+            if tunnel.hops == 0 {
+                return Err(SettingsError::NoHops(tunnel.name.clone()));
             }
         }
         if matches!(self.unreadable, Verdict::Decapsulate { .. }) {
@@ -344,7 +347,7 @@ impl Settings {
     /// Names of rules and then of encapsulations, as counters are numbered.
     pub fn names(&self) -> Vec<&str> {
         let rules = self.rules.iter().map(|rule| rule.name.as_str());
-        rules.chain(self.encapsulations.iter().map(|way| way.name.as_str())).collect()
+        rules.chain(self.encapsulations.iter().map(|tunnel| tunnel.name.as_str())).collect()
     }
 
     fn check_port(&self, name: &str, port: Option<PortId>) -> Result<(), SettingsError> {
@@ -369,11 +372,11 @@ mod tests {
     use super::*;
 
     fn port() -> PortSettings {
-        PortSettings { across: Some(PortId(1)), mac: [2, 0, 0, 0, 0, 1], addresses: Vec::new(), mtu: 1500 }
+        PortSettings { peer_port: Some(PortId(1)), mac: [2, 0, 0, 0, 0, 1], addresses: Vec::new(), mtu: 1500 }
     }
 
     fn sound() -> Settings {
-        Settings::bump(vec![port(), PortSettings { across: Some(PortId(0)), ..port() }])
+        Settings::bump(vec![port(), PortSettings { peer_port: Some(PortId(0)), ..port() }])
     }
 
     fn prefix(text: &str, len: u8) -> Option<Prefix> {
@@ -406,7 +409,7 @@ mod tests {
             settings.rules[0].condition.destination = prefix("2001:db8::", 32);
         });
         assert_eq!(families, SettingsError::Families("all".to_owned()));
-        let nowhere = with(&|settings| settings.ports[1].across = Some(PortId(2)));
+        let nowhere = with(&|settings| settings.ports[1].peer_port = Some(PortId(2)));
         assert_eq!(nowhere, SettingsError::NoPort("port 1".to_owned(), 2));
         let twice = with(&|settings| settings.rules.push(settings.rules[0].clone()));
         assert_eq!(twice, SettingsError::Name("all".to_owned()));

@@ -10,7 +10,7 @@ use kaido_engine::{
     DropReason, FramePool, KernelPath, PortId, PortTotals, Routes, Worker, WorkerCounters, WorkerSettings,
 };
 use kaido_gre::{
-    Condition, Gre, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, Settings, Shared, Verdict,
+    Condition, Gre, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, Settings, SharedState, Verdict,
 };
 use proptest::prelude::*;
 
@@ -35,9 +35,9 @@ impl Rig {
         let wires = [MemoryWire::new(), MemoryWire::new()];
         let ports =
             wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
-        let port = |across| PortSettings {
-            across: Some(PortId(across)),
-            mac: [2, 0, 0, 0, 0, across],
+        let port = |peer_port| PortSettings {
+            peer_port: Some(PortId(peer_port)),
+            mac: [2, 0, 0, 0, 0, peer_port],
             addresses: Vec::new(),
             mtu: 1500,
         };
@@ -64,7 +64,7 @@ impl Rig {
             ..Settings::bump(vec![port(1), port(0)])
         };
         let (routes, _wanted) = Routes::new();
-        let gre = Gre::new(&Shared::new(settings, Limits::default()).unwrap(), &routes);
+        let gre = Gre::new(&SharedState::new(settings, Limits::default()).unwrap(), &routes);
         let worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
         let counters = worker.counters();
         Self { wires, worker, counters, pool }

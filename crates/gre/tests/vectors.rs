@@ -8,9 +8,10 @@ use std::sync::Arc;
 use kaido_engine::fragment::Limits;
 use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{
-    DropReason, FramePool, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker, WorkerSettings,
+    DropReason, FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker,
+    WorkerSettings,
 };
-use kaido_gre::{Gre, Shared};
+use kaido_gre::{Gre, SharedState};
 use vector::{Neighbour, Vector, mac, octets};
 
 fn routes(vector: &Vector) -> Arc<Routes> {
@@ -21,10 +22,11 @@ fn routes(vector: &Vector) -> Arc<Routes> {
         (address.parse().unwrap(), len.parse().unwrap(), Route { port, gateway: None, metric: 0 })
     }));
     for Neighbour { address, port, mac: text } in &vector.node.neighbours {
-        routes.set_neighbour(Wanted { port: vector.port(port), address: *address }, Some(mac(text)));
+        routes
+            .set_neighbour(NeighbourRequest { port: vector.port(port), address: *address }, Some(mac(text)));
     }
     // Where what has a next hop of its own subnet goes.
-    for tunnel in vector.encapsulations.iter().filter(|tunnel| tunnel.way == "routed") {
+    for tunnel in vector.encapsulations.iter().filter(|tunnel| tunnel.forward == "routed") {
         assert!(vector.node.neighbours.iter().any(|neighbour| neighbour.address == tunnel.remote));
     }
     routes
@@ -34,7 +36,7 @@ fn run(vector: &Vector) -> usize {
     let pool = FramePool::leak(256).unwrap();
     let wires = [MemoryWire::new(), MemoryWire::new()];
     let ports = wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
-    let shared = Shared::new(vector.settings(), Limits::default()).unwrap();
+    let shared = SharedState::new(vector.settings(), Limits::default()).unwrap();
     let gre = Gre::new(&shared, &routes(vector));
     let mut worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
     let counters = worker.counters();

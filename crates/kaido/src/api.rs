@@ -9,7 +9,7 @@ use kaido_upf::rules::Imsi;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::trace::{
-    IN, OUT, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedFrame, TracedPacket, TracedRule,
+    IN, OUT, PacketDisposition, TraceOf, TraceQuestion, TraceRead, TracedFrame, TracedPacket, TracedRule,
 };
 
 /// A question.
@@ -139,7 +139,7 @@ pub(crate) struct UpfStatus {
     /// Packets of tunnels and to UEs that took the slow path; reasons without any are left out.
     pub(crate) slow_path: Vec<SlowPath>,
     /// The datapath in the kernel, where there is one.
-    pub(crate) kernel: Option<InKernel>,
+    pub(crate) kernel: Option<OffloadStatus>,
     pub(crate) peers: Vec<Peer>,
     /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
     pub(crate) paths: Vec<GtpuPath>,
@@ -168,7 +168,7 @@ pub(crate) struct SlowPath {
 
 /// The datapath in the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct InKernel {
+pub(crate) struct OffloadStatus {
     /// Records it has: for tunnels, and for UE addresses.
     pub(crate) records: usize,
     /// Packets it left to the workers or to the kernel's own network, by reason.
@@ -230,12 +230,12 @@ pub(crate) struct WorkerPort {
     pub(crate) rx_packets: u64,
     pub(crate) tx_packets: u64,
     /// Where its queue is shared with other workers.
-    pub(crate) shared: Option<Shared>,
+    pub(crate) shared: Option<SharedQueueCounts>,
 }
 
 /// What a worker has done on a queue that it shares; cycles are of the time stamp counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shared {
+pub(crate) struct SharedQueueCounts {
     /// Blocks claimed, and packets in them.
     pub(crate) blocks: u64,
     pub(crate) packets: u64,
@@ -359,9 +359,9 @@ pub(crate) struct GreRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GreInKernel {
     pub(crate) port: String,
-    /// Packets that went across as they came.
-    pub(crate) across: u64,
-    /// Packets that went across without their outer headers.
+    /// Packets that left by the peer port as they came.
+    pub(crate) passed: u64,
+    /// Packets that left by the peer port without their outer headers.
     pub(crate) stripped: u64,
     /// Packets left to the engine.
     pub(crate) handed: u64,

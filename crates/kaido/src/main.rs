@@ -46,11 +46,11 @@ enum Command {
         config: PathBuf,
     },
     /// Show what a running node is and does.
-    Status(Where),
+    Status(ControlTarget),
     /// List the sessions of a running node.
     Sessions {
         #[command(flatten)]
-        at: Where,
+        at: ControlTarget,
         /// Sessions to pass over.
         #[arg(long, default_value_t = 0)]
         skip: usize,
@@ -66,20 +66,20 @@ enum Command {
         #[arg(value_parser = show::seid)]
         seid: u64,
         #[command(flatten)]
-        at: Where,
+        at: ControlTarget,
     },
     /// Count the packets that did not come out, by port and reason.
-    Drops(Where),
+    Drops(ControlTarget),
     /// Show what the function of a running node has done.
     Show {
         /// What to show.
         #[command(subcommand)]
-        what: Shown,
+        what: ShowCommand,
     },
     /// Show the way of each packet of a session, or of a port where there are no sessions: rules, verdict and time.
     Trace {
         #[command(flatten)]
-        at: Where,
+        at: ControlTarget,
         #[command(flatten)]
         trace: show::TraceArgs,
     },
@@ -110,14 +110,14 @@ enum Command {
 
 /// What `kaido show` shows.
 #[derive(Debug, Subcommand)]
-enum Shown {
+enum ShowCommand {
     /// Rules and encapsulations of a GRE header remover, with their packets and bytes.
-    Gre(Where),
+    Gre(ControlTarget),
 }
 
 /// Where the running node answers.
 #[derive(Debug, clap::Args)]
-struct Where {
+struct ControlTarget {
     /// The node's control socket.
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
@@ -156,7 +156,7 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
         }
         Command::Session { seid, at } => show::session(&at.socket, at.json, *seid),
         Command::Drops(at) => show::drops(&at.socket, at.json),
-        Command::Show { what: Shown::Gre(at) } => show::gre(&at.socket, at.json),
+        Command::Show { what: ShowCommand::Gre(at) } => show::gre(&at.socket, at.json),
         Command::Trace { at, trace } => show::trace(&at.socket, at.json, trace),
         Command::Capture { socket, capture } => show::capture(socket, capture),
         Command::Reference { metrics } => {

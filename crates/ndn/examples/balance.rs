@@ -23,17 +23,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kaido_engine::steer::crew;
+use kaido_engine::steer::handoff_ports;
 use kaido_engine::{
     Batch, FramePool, Function, KernelPath, Output, PoolCache, Port, PortId, PortTotals, Worker,
     WorkerCounters, WorkerSettings,
 };
 use kaido_ndn::FaceId;
-use kaido_ndn::balance::{Balance, BalanceSettings, Phase, Place};
+use kaido_ndn::balance::{Balance, BalanceSettings, Phase, WorkerPlacement};
 use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::router::{Crew, Desk, Ndn};
+use kaido_ndn::router::{ControlMailbox, Ndn, WorkerSet};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name};
 use rustix::time::{ClockId, clock_gettime};
@@ -51,7 +51,7 @@ const STRIDE: u64 = 1_000_003;
 const NUMBER_AT: usize = 11;
 const COMPONENTS: &[u8; 19] = b"\x08\x07balance\x08\x08________";
 const HOST: PortId = PortId(0);
-const CREW: PortId = PortId(1);
+const HANDOFF_PORT: PortId = PortId(1);
 const HASH: u64 = 5;
 
 /// How the workers share the work.
@@ -262,7 +262,7 @@ fn run(mode: Mode, workers: usize, zipf: &Zipf, cached: u32, time: Duration) -> 
     let pool = FramePool::leak(1 << 15).unwrap();
     let faces = Faces::bounded(4, FaceBounds::NONE, workers);
     let ids = [face(&faces), face(&faces)];
-    let shared = Shared::new(NameHash::fixed(HASH), 100).unwrap();
+    let shared = SharedTables::new(NameHash::fixed(HASH), 100).unwrap();
     shared.fib().set(&[], &[Hop { face: ids[0], cost: 0 }]).unwrap();
     // Turned by hand: a run is shorter than the time in which names turn.
     let balance =
@@ -282,20 +282,20 @@ fn run(mode: Mode, workers: usize, zipf: &Zipf, cached: u32, time: Duration) -> 
         };
         let link = LinkSettings { ports: vec![PortKind::Host], ..LinkSettings::default() };
         let forwarder = Forwarder::new(&shared, &settings, Instant::now()).unwrap();
-        Ndn::new(Link::new(link, &faces), forwarder, Arc::new(Desk::new()))
+        Ndn::new(Link::new(link, &faces), forwarder, Arc::new(ControlMailbox::new()))
     };
     let one = Arc::new(Mutex::new(router(0, cached)));
     let flow = Arc::new(Flow::default());
-    let made = (0u8..).zip(crew(workers).unwrap()).map(|(number, crew)| {
+    let made = (0u8..).zip(handoff_ports(workers).unwrap()).map(|(number, worker_set)| {
         let source = Source::new(drawn.clone(), ids, number.into(), flow.clone());
         let mut ports: Vec<(Box<dyn Port>, KernelPath)> = vec![(Box::new(source), KernelPath::None)];
         let function: Box<dyn Function> = match mode {
             Mode::Mutex => Box::new(Locked(one.clone())),
             Mode::Ideal => Box::new(router(number, cached / workers as u32)),
             Mode::Sharding | Mode::Balanced => {
-                ports.push((Box::new(crew), KernelPath::None));
-                let crew = Crew::new(balance.clone(), shared.hash(), number, CREW);
-                Box::new(router(number, cached / workers as u32).with_crew(crew))
+                ports.push((Box::new(worker_set), KernelPath::None));
+                let worker_set = WorkerSet::new(balance.clone(), shared.hash(), number, HANDOFF_PORT);
+                Box::new(router(number, cached / workers as u32).with_worker_set(worker_set))
             }
         };
         Worker::new(pool, ports, function, WorkerSettings { spin_rounds: None, ..WorkerSettings::default() })
@@ -373,8 +373,8 @@ fn processed(counters: &WorkerCounters, mode: Mode) -> u64 {
     if !matches!(mode, Mode::Sharding | Mode::Balanced) {
         return host;
     }
-    let crew = PortTotals::of([counters], CREW);
-    (host + crew.rx_packets).saturating_sub(crew.tx_packets)
+    let worker_set = PortTotals::of([counters], HANDOFF_PORT);
+    (host + worker_set.rx_packets).saturating_sub(worker_set.tx_packets)
 }
 
 fn face(faces: &Faces) -> FaceId {
@@ -404,7 +404,7 @@ struct Costs {
 
 /// The loads of so many workers, each of an Interest drawn by Zipf's law, in nanoseconds.
 fn loads(zipf: &Zipf, workers: usize, balanced: bool, costs: Costs) -> Vec<f64> {
-    let (place, hash) = (Place::new(workers), NameHash::fixed(HASH));
+    let (place, hash) = (WorkerPlacement::new(workers), NameHash::fixed(HASH));
     let mut loads = vec![0.0; workers];
     for rank in 0..NAMES {
         let share = zipf.share(rank);

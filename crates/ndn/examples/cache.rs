@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
-use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
+use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, SharedTables, Sink, Unsolicited};
 use kaido_ndn::table::{Admit, CsCounters, CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::tier::{Tier, TierCounters, TierSettings};
 use kaido_ndn::{Annotations, FaceId, Packet};
@@ -146,7 +146,7 @@ impl Disk {
 
 impl Run {
     fn new(exponent: f64, admit: Admit, gather_us: Option<u64>) -> Result<Self, Failure> {
-        let shared = Shared::new(NameHash::fixed(1), 16)?;
+        let shared = SharedTables::new(NameHash::fixed(1), 16)?;
         shared.fib().add(&name_from_uri("/")?, Hop { face: PRODUCERS, cost: 0 })?;
         let disk = gather_us.map(Disk::new).transpose()?;
         let settings = ForwarderSettings {
@@ -160,7 +160,7 @@ impl Run {
         let mut forwarder = Forwarder::new(&shared, &settings, now)?;
         forwarder.cs_mut().admit(admit)?;
         if let Some(disk) = &disk {
-            forwarder.attach(disk.tier.lane(SystemTime::now(), Arc::new(|| {})));
+            forwarder.attach(disk.tier.handle(SystemTime::now(), Arc::new(|| {})));
         }
         let network = Network { cache: FramePool::leak(4096)?.cache(), asked: false };
         Ok(Self { exponent, forwarder, network, now, disk })

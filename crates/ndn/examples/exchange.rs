@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use kaido_engine::{FramePool, KernelPath, Worker, WorkerSettings};
 use kaido_ndn::FaceId;
 use kaido_ndn::face::{FaceUri, Faces, Persistency};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::router::{Desk, Ndn};
+use kaido_ndn::router::{ControlMailbox, Ndn};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri, tlv};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -41,7 +41,7 @@ fn main() {
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let settings = HostSettings { unix: Some(path.clone()), udp: vec![loopback], ..HostSettings::default() };
     let (port, host) = HostPort::open(settings, &faces).unwrap();
-    let shared = Shared::new(NameHash::random(), siblings.max(1) * 2 + 1024).unwrap();
+    let shared = SharedTables::new(NameHash::random(), siblings.max(1) * 2 + 1024).unwrap();
     let settings = ForwarderSettings {
         pit: PitSettings::for_entries(16_384, 0),
         cs: CsSettings { packets: 0, octets: 0 },
@@ -51,7 +51,7 @@ fn main() {
     };
     let link = LinkSettings { ports: vec![PortKind::Host], ..LinkSettings::default() };
     let forwarder = Forwarder::new(&shared, &settings, Instant::now()).unwrap();
-    let ndn = Ndn::new(Link::new(link, &faces), forwarder, Arc::new(Desk::new()));
+    let ndn = Ndn::new(Link::new(link, &faces), forwarder, Arc::new(ControlMailbox::new()));
     let pool = FramePool::leak(16_384).unwrap();
     let ports: Vec<(Box<dyn kaido_engine::Port>, KernelPath)> = vec![(Box::new(port), KernelPath::None)];
     let worker = Worker::new(pool, ports, Box::new(ndn), WorkerSettings::default());
@@ -240,8 +240,8 @@ fn answer(packet: &[u8], into: &mut Vec<u8>) {
     let data = DataRepr { name, content: &CONTENT, ..DataRepr::default() };
     let said = LpHeader { pit_token: link.header.pit_token, ..LpHeader::default() };
     let at = into.len();
-    let front = said.len(data.len());
-    into.resize(at + front + data.len(), 0);
+    let head = said.len(data.len());
+    into.resize(at + head + data.len(), 0);
     said.emit(data.len(), &mut into[at..]).unwrap();
-    data.emit(&mut into[at + front..]).unwrap();
+    data.emit(&mut into[at + head..]).unwrap();
 }

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::steer::{Receiver, Sender, handoff};
 use kaido_engine::{BATCH_MAX, FramePool};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
-use kaido_ndn::table::{CsSettings, Fib, Hop, Hops, NameHash, PitSettings, Prefixes, STEP, Sought};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
+use kaido_ndn::table::{CsSettings, Fib, Hop, Hops, NameHash, PitSettings, PrefixLookup, Prefixes, STEP};
 use kaido_ndn::{Annotations, Packet, PitToken};
 use kaido_table::Domain;
 use kaido_wire::ndn::tlv;
@@ -46,7 +46,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     let prefixes = std::env::args().nth(1).map_or(Ok(1_000_000), |size| size.parse())?;
-    let shared = Shared::new(NameHash::random(), prefixes + prefixes / 8)?;
+    let shared = SharedTables::new(NameHash::random(), prefixes + prefixes / 8)?;
     // The tier of routes has a table of its own: no pending Interest is there, and here no route.
     let domain = Domain::new();
     let fib = Fib::new(&domain, shared.hash(), prefixes + prefixes / 8)?;
@@ -60,7 +60,7 @@ fn main() -> Result<(), Failure> {
     }
     let one = all_in_one(&shared, &names)?;
     let routes = Routes { fib: &fib, domain: &domain, hash: shared.hash() };
-    let split = split(&Shared::new(shared.hash(), 16)?, &routes, &names)?;
+    let split = split(&SharedTables::new(shared.hash(), 16)?, &routes, &names)?;
     report(prefixes, one, split);
     Ok(())
 }
@@ -165,7 +165,7 @@ impl<'n> Traffic<'n> {
     }
 }
 
-fn forwarder(shared: &Arc<Shared>, now: Instant) -> Result<Forwarder, Failure> {
+fn forwarder(shared: &Arc<SharedTables>, now: Instant) -> Result<Forwarder, Failure> {
     let settings = ForwarderSettings {
         pit: PitSettings::for_entries(1 << 18, 0),
         cs: CsSettings { packets: 0, octets: 0 },
@@ -195,7 +195,7 @@ impl Times {
     }
 }
 
-fn all_in_one(shared: &Arc<Shared>, names: &Names) -> Result<Cost, Failure> {
+fn all_in_one(shared: &Arc<SharedTables>, names: &Names) -> Result<Cost, Failure> {
     let run = |first: u64| -> Result<Cost, Failure> {
         let mut now = Instant::now();
         let (mut forwarder, mut traffic) = (forwarder(shared, now)?, Traffic::new(names, first)?);
@@ -263,10 +263,10 @@ impl Routes<'_> {
                 }
                 lookup.ask(prefixes);
             }
-            let mut sought: Vec<Sought<'_, Hops>> =
-                batch.iter().zip(&scratch).map(|(_, prefixes)| lookup.winnow(prefixes)).collect();
+            let mut sought: Vec<PrefixLookup<'_, Hops>> =
+                batch.iter().zip(&scratch).map(|(_, prefixes)| lookup.bloom_candidates(prefixes)).collect();
             for (sought, prefixes) in sought.iter_mut().zip(&scratch) {
-                lookup.sift(sought, prefixes);
+                lookup.match_tags(sought, prefixes);
             }
             sought.iter().for_each(|sought| lookup.ripen(*sought));
             let is_full = batch.len() == BATCH_MAX;
@@ -287,7 +287,7 @@ impl Routes<'_> {
     }
 }
 
-fn split(shared: &Arc<Shared>, routes: &Routes<'_>, names: &Names) -> Result<Cost, Failure> {
+fn split(shared: &Arc<SharedTables>, routes: &Routes<'_>, names: &Names) -> Result<Cost, Failure> {
     let (mut there, from_near) = handoff(RING);
     let (to_near, mut back) = handoff(RING);
     let stop = AtomicBool::new(false);
@@ -302,7 +302,7 @@ fn split(shared: &Arc<Shared>, routes: &Routes<'_>, names: &Names) -> Result<Cos
 
 /// The tier of pending Interests.
 fn near(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedTables>,
     names: &Names,
     there: &mut Sender<Packet>,
     back: &mut Receiver<Packet>,

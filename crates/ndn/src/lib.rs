@@ -18,5 +18,5 @@ pub mod router;
 pub mod table;
 pub mod tier;
 
-pub use moment::Moment;
+pub use moment::NodeInstant;
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};

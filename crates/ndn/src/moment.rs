@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 /// Nanoseconds since a node began: five centuries of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct NodeInstant(u64);
 
 /// Nanoseconds of a tick of the timers, as a power of two: 1.05 ms.
 const TICK_SHIFT: u32 = 20;
 
-impl Moment {
+impl NodeInstant {
     /// When a node that began at `epoch` has this instant.
     pub fn at(epoch: Instant, now: Instant) -> Self {
         Self(nanoseconds(now.saturating_duration_since(epoch)))
@@ -57,7 +57,7 @@ impl Moment {
     }
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for NodeInstant {
     type Output = Self;
 
     #[inline]
@@ -78,14 +78,15 @@ mod tests {
     #[test]
     fn timers_are_never_early() {
         for nanoseconds in [0, 1, (1 << TICK_SHIFT) - 1, 1 << TICK_SHIFT, (1 << TICK_SHIFT) + 1] {
-            let moment = Moment::from_nanoseconds(nanoseconds);
+            let moment = NodeInstant::from_nanoseconds(nanoseconds);
             assert!(
-                Moment::of_tick(moment.tick()) <= moment && Moment::of_tick(moment.tick_after()) >= moment
+                NodeInstant::of_tick(moment.tick()) <= moment
+                    && NodeInstant::of_tick(moment.tick_after()) >= moment
             );
         }
         let epoch = Instant::now();
-        assert_eq!(Moment::at(epoch, epoch + Duration::from_secs(2)), Moment(2_000_000_000));
-        assert_eq!(Moment(5).plus_ms(120_000), Moment(5) + Duration::from_secs(120));
-        assert_eq!(Moment(5) + Duration::MAX, Moment(u64::MAX));
+        assert_eq!(NodeInstant::at(epoch, epoch + Duration::from_secs(2)), NodeInstant(2_000_000_000));
+        assert_eq!(NodeInstant(5).plus_ms(120_000), NodeInstant(5) + Duration::from_secs(120));
+        assert_eq!(NodeInstant(5) + Duration::MAX, NodeInstant(u64::MAX));
     }
 }

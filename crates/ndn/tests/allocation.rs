@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
-use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, Shared, Sink, StrategyChoice, Unsolicited};
+use kaido_ndn::forward::{
+    FaceView, Forwarder, ForwarderSettings, SharedTables, Sink, StrategyChoice, Unsolicited,
+};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
 use kaido_wire::ndn::{DataRepr, InterestRepr, Name, name_from_uri};
@@ -107,7 +109,7 @@ impl Traffic {
 #[test]
 fn packets_cost_no_allocation() {
     for strategy in StrategyChoice::ALL {
-        let shared = Shared::new(NameHash::random(), 1000).unwrap();
+        let shared = SharedTables::new(NameHash::random(), 1000).unwrap();
         let hop = |face| Hop { face: FaceId(face), cost: face };
         shared.fib().set(&name_from_uri("/a").unwrap(), &[hop(2), hop(4)]).unwrap();
         shared.strategies().update(&[], |_| Some(strategy)).unwrap();

@@ -148,9 +148,9 @@ fn data(uri: &str, content: usize) -> Vec<u8> {
 }
 
 fn wrapped(header: &LpHeader<'_>, fragment: &[u8]) -> Vec<u8> {
-    let mut front = vec![0; header.len(fragment.len())];
-    header.emit(fragment.len(), &mut front).unwrap();
-    [&front, fragment].concat()
+    let mut head = vec![0; header.len(fragment.len())];
+    header.emit(fragment.len(), &mut head).unwrap();
+    [&head, fragment].concat()
 }
 
 fn hex(text: &str) -> Vec<u8> {

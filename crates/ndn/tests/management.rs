@@ -12,8 +12,8 @@ use kaido_ndn::FaceId;
 use kaido_ndn::client::{CommandError, Connection, Consumer, command, command_interest, dataset};
 use kaido_ndn::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::mgmt::{
-    Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsWish, Erased, FaceWish,
-    HotNameInfo, Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
+    Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsUpdate, ErasureResult, FaceRequest,
+    HeavyHitterInfo, Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
 };
 use kaido_ndn::table::{Fib, Hop, Hops, NameHash};
 use kaido_table::Domain;
@@ -61,7 +61,7 @@ impl Node for TestNode {
         &self.fib
     }
 
-    fn create_face(&mut self, wish: &FaceWish) -> Result<Arc<Face>, CreateError> {
+    fn create_face(&mut self, wish: &FaceRequest) -> Result<Arc<Face>, CreateError> {
         if let Some(face) = self.faces.all().into_iter().find(|face| *face.remote() == wish.remote) {
             return Err(CreateError::Exists(face));
         }
@@ -109,16 +109,16 @@ impl Node for TestNode {
         self.cs
     }
 
-    fn configure_cs(&mut self, wish: &CsWish) {
+    fn configure_cs(&mut self, wish: &CsUpdate) {
         self.cs.capacity = wish.capacity.unwrap_or(self.cs.capacity);
         self.cs.admits = wish.admits.unwrap_or(self.cs.admits);
         self.cs.serves = wish.serves.unwrap_or(self.cs.serves);
     }
 
-    fn erase_cs(&mut self, _: &[u8], count: Option<u64>, limit: u64) -> Erased {
+    fn erase_cs(&mut self, _: &[u8], count: Option<u64>, limit: u64) -> ErasureResult {
         let erased = count.unwrap_or(u64::MAX).min(limit).min(self.cs.entries);
         self.cs.entries -= erased;
-        Erased { count: erased, has_more: count != Some(erased) && erased == limit }
+        ErasureResult { count: erased, has_more: count != Some(erased) && erased == limit }
     }
 
     fn tick(&mut self, _: Instant) {}
@@ -129,8 +129,8 @@ impl Node for TestNode {
 
     fn sharing(&self) -> Sharing {
         let worker = WorkerInfo { number: 1, packets: 300, cs_max: 70_000, ..WorkerInfo::default() };
-        let hot = HotNameInfo { name: Some(name_from_uri("/hot").unwrap()), share_ppm: 250_000 };
-        let unnamed = HotNameInfo { name: None, share_ppm: 100_000 };
+        let hot = HeavyHitterInfo { name: Some(name_from_uri("/hot").unwrap()), share_ppm: 250_000 };
+        let unnamed = HeavyHitterInfo { name: None, share_ppm: 100_000 };
         Sharing { workers: vec![WorkerInfo::default(), worker], hot: vec![hot, unnamed] }
     }
 

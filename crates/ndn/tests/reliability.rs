@@ -180,9 +180,9 @@ fn packet(tx_sequence: Option<u64>, acks: &[u64], sequence: Option<u64>, fragmen
         rest.extend(fragment);
     }
     let fields = LpReliability { tx_sequence, acks };
-    let mut front = vec![0; fields.len(rest.len())];
-    fields.emit(rest.len(), &mut front).unwrap();
-    [front, rest].concat()
+    let mut head = vec![0; fields.len(rest.len())];
+    fields.emit(rest.len(), &mut head).unwrap();
+    [head, rest].concat()
 }
 
 /// Conformance: NDNLPv2 reliability | Packets have a Sequence and a TxSequence, and go again with another TxSequence

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::steer::{CrewPort, crew, relay};
+use kaido_engine::steer::{HandoffPort, handoff_ports, relay};
 use kaido_engine::{FramePool, KernelPath, Port, PortId, Worker, WorkerHandle, WorkerSettings};
 use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings};
@@ -17,11 +17,11 @@ use kaido_ndn::client::{
     Connection, Consumer, FetchOptions, Publication, Router, command, dataset, fetch_versioned,
 };
 use kaido_ndn::face::{FaceUri, Faces, Persistency};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::mgmt::{Authority, ControlParameters, Manager, Module, Node as _, Route, origin};
-use kaido_ndn::router::{Crew, Desk, Ndn, NodeParts, RouterNode, UdpPorts};
+use kaido_ndn::router::{ControlMailbox, Ndn, NodeParts, RouterNode, UdpPorts, WorkerSet};
 use kaido_ndn::table::{CsSettings, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, InterestRepr, LpHeader, Name, name_from_uri};
 
@@ -32,7 +32,7 @@ struct Node {
     path: PathBuf,
     host: HostControl,
     faces: Faces,
-    shared: Arc<Shared>,
+    shared: Arc<SharedTables>,
     stop: Arc<AtomicBool>,
     workers: Vec<WorkerHandle>,
     management: Option<JoinHandle<()>>,
@@ -56,15 +56,17 @@ impl Node {
             ..HostSettings::default()
         };
         let (port, host) = HostPort::open(settings, &faces).unwrap();
-        let shared = Shared::new(NameHash::random(), 1024).unwrap();
+        let shared = SharedTables::new(NameHash::random(), 1024).unwrap();
         let cs = CsSettings { packets: cached, octets: u64::from(cached) * 9000 };
         let stop = Arc::new(AtomicBool::new(false));
         let pool = FramePool::leak(8192).unwrap();
         let balance = Arc::new(Balance::new(workers.into(), BalanceSettings::default()));
-        let mut desks = Vec::new();
-        let ports =
-            relay(Box::new(port), workers.into()).unwrap().into_iter().zip(crew(workers.into()).unwrap());
-        let worker = |(number, (port, crew)): (u8, (Box<dyn Port>, CrewPort))| {
+        let mut mailboxes = Vec::new();
+        let ports = relay(Box::new(port), workers.into())
+            .unwrap()
+            .into_iter()
+            .zip(handoff_ports(workers.into()).unwrap());
+        let worker = |(number, (port, worker_set)): (u8, (Box<dyn Port>, HandoffPort))| {
             let settings = ForwarderSettings {
                 pit: PitSettings::for_entries(4096, number),
                 cs,
@@ -74,13 +76,17 @@ impl Node {
             };
             let link = LinkSettings { ports: vec![PortKind::Host], ..LinkSettings::default() };
             let forwarder = Forwarder::new(&shared, &settings, Instant::now()).unwrap();
-            let desk = Arc::new(if workers > 1 { Desk::with_waker(crew.waker()) } else { Desk::new() });
-            desks.push(desk.clone());
-            let mut ndn = Ndn::new(Link::new(link, &faces), forwarder, desk);
+            let mailbox = Arc::new(if workers > 1 {
+                ControlMailbox::with_waker(worker_set.waker())
+            } else {
+                ControlMailbox::new()
+            });
+            mailboxes.push(mailbox.clone());
+            let mut ndn = Ndn::new(Link::new(link, &faces), forwarder, mailbox);
             let mut ports: Vec<(Box<dyn Port>, KernelPath)> = vec![(port, KernelPath::None)];
             if workers > 1 {
-                ports.push((Box::new(crew), KernelPath::None));
-                ndn = ndn.with_crew(Crew::new(balance.clone(), shared.hash(), number, PortId(1)));
+                ports.push((Box::new(worker_set), KernelPath::None));
+                ndn = ndn.with_worker_set(WorkerSet::new(balance.clone(), shared.hash(), number, PortId(1)));
             }
             let worker = Worker::new(pool, ports, Box::new(ndn), WorkerSettings::default());
             worker.spawn(format!("ndn-{number}"), stop.clone()).unwrap()
@@ -92,7 +98,7 @@ impl Node {
             host: host.clone(),
             ethernet: Vec::new(),
             udp: UdpPorts::default(),
-            desks,
+            mailboxes,
             cs,
             pit_max: 4096,
             balance,

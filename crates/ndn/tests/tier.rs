@@ -41,7 +41,7 @@ impl Rig {
         let tier = Tier::open(&tier, NameHash::fixed(3)).unwrap();
         let cs = CsSettings { packets: 2, octets: 1 << 16 };
         let mut node = Node::with(&ForwarderSettings { cs, ..settings() });
-        node.forwarder.attach(tier.lane(SystemTime::now(), Arc::new(|| {})));
+        node.forwarder.attach(tier.handle(SystemTime::now(), Arc::new(|| {})));
         node.route("/", &[(B, 1)]);
         Self { node, tier, folder }
     }

@@ -13,8 +13,8 @@ use datagrams::udp;
 use kaido_engine::fragment::{Limits, split};
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
-    Batch, DropReason, Frame, FramePool, Function, KernelPath, Output, PortId, PortTotals, Route, Routes,
-    Wanted, Worker, WorkerSettings,
+    Batch, DropReason, Frame, FramePool, Function, KernelPath, NeighbourRequest, Output, PortId, PortTotals,
+    Route, Routes, Worker, WorkerSettings,
 };
 use kaido_ndn::face::{FaceBounds, Faces};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, UdpListen, UdpSettings};
@@ -107,7 +107,7 @@ impl Rig {
     }
 
     fn neighbour(&self, address: IpAddr, is_known: bool) {
-        self.routes.set_neighbour(Wanted { port: CABLE, address }, is_known.then_some(PEER_MAC));
+        self.routes.set_neighbour(NeighbourRequest { port: CABLE, address }, is_known.then_some(PEER_MAC));
     }
 
     /// Sends a frame; what comes out.

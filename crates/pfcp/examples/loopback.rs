@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Instant, SystemTime};
 
-use kaido_pfcp::{Config, Endpoint, Moment, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent};
+use kaido_pfcp::{Config, Endpoint, Instants, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent};
 use kaido_upf::rules::{
-    BitRate, Cause, Deleted, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification, Modified,
-    OuterHeaderRemoval, Qfi, Rejection, Seid, SessionEvent, SessionService, Teid,
+    BitRate, Cause, DeletionResponse, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
+    Modified, OuterHeaderRemoval, Qfi, Rejection, Seid, SessionEvent, SessionService, Teid,
 };
 
 const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
@@ -34,9 +34,9 @@ impl SessionService for Ledger {
         Ok(Modified::default())
     }
 
-    fn delete(&mut self, seid: Seid, _now: SystemTime) -> Result<Deleted, Rejection> {
+    fn delete(&mut self, seid: Seid, _now: SystemTime) -> Result<DeletionResponse, Rejection> {
         let absent = || Rejection::new(Cause::SessionContextNotFound, "no such session");
-        self.sessions.remove(&seid).map(|_| Deleted::default()).ok_or_else(absent)
+        self.sessions.remove(&seid).map(|_| DeletionResponse::default()).ok_or_else(absent)
     }
 
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid> {
@@ -67,7 +67,7 @@ fn template(n: u32) -> SessionTemplate {
 }
 
 /// Carries what one side sent to the other, until both are silent.
-fn settle(now: Moment, smf: &mut Smf, upf: &mut Endpoint<Ledger>, out: &mut Vec<kaido_pfcp::Transmit>) {
+fn settle(now: Instants, smf: &mut Smf, upf: &mut Endpoint<Ledger>, out: &mut Vec<kaido_pfcp::Transmit>) {
     let mut back = Vec::new();
     while !out.is_empty() {
         out.drain(..).for_each(|transmit| upf.handle(now, SMF, &transmit.bytes, &mut back));
@@ -77,7 +77,7 @@ fn settle(now: Moment, smf: &mut Smf, upf: &mut Endpoint<Ledger>, out: &mut Vec<
 
 fn main() {
     let count: u32 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(10_000);
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(Config::at(UPF.ip()), Ledger::default(), now);
     let mut smf = Smf::new(SmfConfig {
         node_id: SMF.ip().into(),
@@ -101,7 +101,7 @@ fn main() {
             break;
         }
         if out.len() == BATCH || n + 1 == count {
-            settle(Moment::now(), &mut smf, &mut upf, &mut out);
+            settle(Instants::now(), &mut smf, &mut upf, &mut out);
         }
         while let Some(event) = smf.next_event() {
             established += u32::from(matches!(event, SmfEvent::Established { .. }));

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use kaido_upf::rules::{Establishment, Modification, MonitoringTime};
 
 use crate::encode::ntp_seconds;
-use crate::transaction::Moment;
+use crate::transaction::Instants;
 
 /// From here on the wall clock was set; below it is slewed, as NTP does most of the time.
 const STEP_MS: i64 = 1000;
@@ -73,27 +73,27 @@ impl WallOffset {
 /// Where node time began.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
-    began: Moment,
+    began: Instants,
     offset: WallOffset,
     /// The offset that times to come were converted by.
     converted: WallOffset,
 }
 
 impl NodeClock {
-    pub(crate) fn new(now: Moment) -> Self {
+    pub(crate) fn new(now: Instants) -> Self {
         // A machine without a clock begins in 1970, or before.
         let wall = now.wall.max(SystemTime::UNIX_EPOCH);
         let offset = WallOffset::between(now.wall, wall);
-        Self { began: Moment { wall, ..now }, offset, converted: offset }
+        Self { began: Instants { wall, ..now }, offset, converted: offset }
     }
 
     /// The node time of a moment.
-    pub(crate) fn time(&self, now: Moment) -> SystemTime {
+    pub(crate) fn time(&self, now: Instants) -> SystemTime {
         self.began.wall + now.monotonic.saturating_duration_since(self.began.monotonic)
     }
 
     /// Looks at the wall clock: by how many milliseconds it was set since times were converted, if it was.
-    pub(crate) fn look(&mut self, now: Moment) -> Option<i64> {
+    pub(crate) fn look(&mut self, now: Instants) -> Option<i64> {
         self.offset = WallOffset::between(now.wall, self.time(now));
         let step = self.offset.0.saturating_sub(self.converted.0);
         (step.abs() >= STEP_MS).then(|| {

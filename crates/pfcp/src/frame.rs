@@ -128,7 +128,7 @@ pub(crate) fn readdress(message: &[u8], seid: Option<Seid>, sequence: u32) -> Ve
 
 /// What was found where a message was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framed<'a> {
+pub(crate) enum FrameResult<'a> {
     /// A message to work on.
     Message(Frame<'a>),
     /// A request whose length does not fit the datagram: answer cause 68 (7.6.3). The body is not usable.
@@ -153,17 +153,17 @@ pub(crate) fn frames(role: Role, datagram: &[u8]) -> Frames<'_> {
 }
 
 impl<'a> Iterator for Frames<'a> {
-    type Item = Framed<'a>;
+    type Item = FrameResult<'a>;
 
-    fn next(&mut self) -> Option<Framed<'a>> {
+    fn next(&mut self) -> Option<FrameResult<'a>> {
         if self.done {
             return None;
         }
         if self.rest.len() > DATAGRAM_MAX {
-            return Some(self.stop(Framed::Nothing(Discard::TooLong)));
+            return Some(self.stop(FrameResult::Nothing(Discard::TooLong)));
         }
         if self.left == 0 {
-            return Some(self.stop(Framed::Nothing(Discard::BundleTooLong)));
+            return Some(self.stop(FrameResult::Nothing(Discard::BundleTooLong)));
         }
         self.left -= 1;
         Some(self.read())
@@ -171,30 +171,30 @@ impl<'a> Iterator for Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    fn stop(&mut self, last: Framed<'a>) -> Framed<'a> {
+    fn stop(&mut self, last: FrameResult<'a>) -> FrameResult<'a> {
         self.done = true;
         last
     }
 
-    fn read(&mut self) -> Framed<'a> {
+    fn read(&mut self) -> FrameResult<'a> {
         let octets = self.rest;
         let &[flags, raw_kind, length_high, length_low, ..] = octets else {
-            return self.stop(Framed::Nothing(Discard::Truncated));
+            return self.stop(FrameResult::Nothing(Discard::Truncated));
         };
         let has_seid = flags & 1 != 0;
         let follow_on = flags & 4 != 0;
         let header = if has_seid { SESSION_HEADER } else { NODE_HEADER };
         if octets.len() < header {
-            return self.stop(Framed::Nothing(Discard::Truncated));
+            return self.stop(FrameResult::Nothing(Discard::Truncated));
         }
         let kind = MsgType::from(raw_kind);
         let sequence = sequence_at(octets, header - 4);
         if flags >> 5 != VERSION {
             let answerable = is_request(kind) && self.role.receives(kind);
             return self.stop(if answerable {
-                Framed::OtherVersion { sequence }
+                FrameResult::OtherVersion { sequence }
             } else {
-                Framed::Nothing(Discard::Version)
+                FrameResult::Nothing(Discard::Version)
             });
         }
 
@@ -210,15 +210,15 @@ impl<'a> Frames<'a> {
         }
         if !fits {
             return self.stop(match verdict {
-                Some(why) => Framed::Nothing(why),
-                None if is_request(kind) => Framed::BadLength(frame),
-                None => Framed::Nothing(Discard::Length),
+                Some(why) => FrameResult::Nothing(why),
+                None if is_request(kind) => FrameResult::BadLength(frame),
+                None => FrameResult::Nothing(Discard::Length),
             });
         }
         self.rest = &octets[end..];
         self.done = !follow_on;
         frame.body = &octets[header..end];
-        verdict.map_or(Framed::Message(frame), Framed::Nothing)
+        verdict.map_or(FrameResult::Message(frame), FrameResult::Nothing)
     }
 
     /// Why a message of this type is not wanted here, if it is not.
@@ -247,12 +247,12 @@ mod tests {
     const HEARTBEAT: [u8; 16] = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 1, 2, 3, 4];
     const DELETION: [u8; 16] = [0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 8, 0];
 
-    fn all(datagram: &[u8]) -> Vec<Framed<'_>> {
+    fn all(datagram: &[u8]) -> Vec<FrameResult<'_>> {
         frames(Role::UserPlane, datagram).collect()
     }
 
-    fn nothing(why: Discard) -> Vec<Framed<'static>> {
-        vec![Framed::Nothing(why)]
+    fn nothing(why: Discard) -> Vec<FrameResult<'static>> {
+        vec![FrameResult::Nothing(why)]
     }
 
     #[test]
@@ -260,21 +260,21 @@ mod tests {
         let body = &HEARTBEAT[8..];
         let expected =
             Frame { kind: MsgType::HeartbeatRequest, seid: None, sequence: 7, priority: None, body };
-        assert_eq!(all(&HEARTBEAT), vec![Framed::Message(expected)]);
+        assert_eq!(all(&HEARTBEAT), vec![FrameResult::Message(expected)]);
         let kind = MsgType::SessionDeletionRequest;
         let expected = Frame { kind, seid: Some(Seid(9)), sequence: 8, priority: None, body: &[] };
-        assert_eq!(all(&DELETION), vec![Framed::Message(expected)]);
+        assert_eq!(all(&DELETION), vec![FrameResult::Message(expected)]);
         let mut urgent = DELETION;
         (urgent[0], urgent[15]) = (urgent[0] | 2, 0x30);
-        assert!(matches!(all(&urgent)[..], [Framed::Message(Frame { priority: Some(3), .. })]));
+        assert!(matches!(all(&urgent)[..], [FrameResult::Message(Frame { priority: Some(3), .. })]));
     }
 
     #[test]
     fn every_truncation_is_silent_or_a_length_fault() {
         for end in 0..HEARTBEAT.len() {
             match all(&HEARTBEAT[..end])[..] {
-                [Framed::Nothing(Discard::Truncated)] => assert!(end < 8),
-                [Framed::BadLength(frame)] => assert_eq!((frame.sequence, end >= 8), (7, true)),
+                [FrameResult::Nothing(Discard::Truncated)] => assert!(end < 8),
+                [FrameResult::BadLength(frame)] => assert_eq!((frame.sequence, end >= 8), (7, true)),
                 ref other => panic!("{end}: {other:?}"),
             }
         }
@@ -287,7 +287,7 @@ mod tests {
     fn octets_behind_the_message_are_a_length_fault() {
         let mut longer = HEARTBEAT.to_vec();
         longer.push(0);
-        assert!(matches!(all(&longer)[..], [Framed::BadLength(_)]));
+        assert!(matches!(all(&longer)[..], [FrameResult::BadLength(_)]));
         let mut response = longer.clone();
         response[1] = 2;
         assert_eq!(all(&response), nothing(Discard::Length));
@@ -297,14 +297,14 @@ mod tests {
     fn a_length_shorter_than_the_header_is_a_fault() {
         let mut short = DELETION;
         short[3] = 4;
-        assert!(matches!(all(&short)[..], [Framed::BadLength(_)]));
+        assert!(matches!(all(&short)[..], [FrameResult::BadLength(_)]));
     }
 
     #[test]
     fn other_versions_are_told_so() {
         let mut other = HEARTBEAT;
         other[0] = 0x40;
-        assert_eq!(all(&other), vec![Framed::OtherVersion { sequence: 7 }]);
+        assert_eq!(all(&other), vec![FrameResult::OtherVersion { sequence: 7 }]);
         other[1] = 2;
         assert_eq!(all(&other), nothing(Discard::Version));
         other[1] = 11;
@@ -332,13 +332,13 @@ mod tests {
         bundle.extend_from_slice(&DELETION);
         let found = all(&bundle);
         assert_eq!(found.len(), 2);
-        assert!(matches!(found[1], Framed::Message(f) if f.seid == Some(Seid(9))));
+        assert!(matches!(found[1], FrameResult::Message(f) if f.seid == Some(Seid(9))));
 
         bundle[3] = 200;
-        assert!(matches!(all(&bundle)[..], [Framed::BadLength(_)]));
+        assert!(matches!(all(&bundle)[..], [FrameResult::BadLength(_)]));
         let mut cut = HEARTBEAT;
         cut[0] |= 4;
-        assert_eq!(all(&cut)[1], Framed::Nothing(Discard::Truncated));
+        assert_eq!(all(&cut)[1], FrameResult::Nothing(Discard::Truncated));
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
         let many = one.repeat(BUNDLED_MAX + 10);
         let found = all(&many);
         assert_eq!(found.len(), BUNDLED_MAX + 1);
-        assert_eq!(found[BUNDLED_MAX], Framed::Nothing(Discard::BundleTooLong));
+        assert_eq!(found[BUNDLED_MAX], FrameResult::Nothing(Discard::BundleTooLong));
         assert_eq!(all(&vec![0x20; DATAGRAM_MAX + 1]), nothing(Discard::TooLong));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Endpoint`] is the user plane's end over any [`SessionService`](kaido_upf::rules::SessionService);
 //! [`Smf`] is a small control plane, for `kaido sim` and tests. Neither owns a socket or a clock: datagrams
-//! and [`Moment`]s go in, [`Transmit`]s come out. Elements are read and written with `rs-pfcp` where it keeps
+//! and [`Instants`]s go in, [`Transmit`]s come out. Elements are read and written with `rs-pfcp` where it keeps
 //! everything; headers, lengths, nesting and causes are checked here, whole, before anything changes.
 //!
 //! ```text
@@ -40,5 +40,5 @@ pub use endpoint::{Config, Endpoint, Limits, PFCP_PORT, Peer, PeerPort, Unreport
 pub use frame::{BUNDLED_MAX, DATAGRAM_MAX};
 pub use node_id::{NodeId, NodeIdError};
 pub use rs_pfcp::message::MsgType;
-pub use transaction::{Moment, Retransmission, Transmit};
+pub use transaction::{Instants, Retransmission, Transmit};
 pub use udp::send_all;

@@ -16,14 +16,14 @@ use crate::keyed::KeyedMap;
 
 /// One moment on both clocks: the one that never jumps for timers, the wall's for time stamps.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct Instants {
     /// For timers.
     pub monotonic: Instant,
     /// For time stamps in messages.
     pub wall: SystemTime,
 }
 
-impl Moment {
+impl Instants {
     /// The present moment.
     pub fn now() -> Self {
         Self { monotonic: Instant::now(), wall: SystemTime::now() }
@@ -88,7 +88,7 @@ impl<T> Pending<T> {
 
 /// What became due.
 #[derive(Debug)]
-pub(crate) enum Due<T> {
+pub(crate) enum DueEvent<T> {
     /// To be sent again.
     Again(Transmit, MsgType),
     /// Given up after N1.
@@ -171,7 +171,7 @@ impl<T> Outgoing<T> {
     }
 
     /// One request whose T1 has run out by `now`.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<Due<T>> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<DueEvent<T>> {
         let &(due, sequence) = self.timers.first()?;
         if due > now {
             return None;
@@ -179,7 +179,7 @@ impl<T> Outgoing<T> {
         self.timers.pop_first();
         let mut pending = self.pending.remove(&sequence)?;
         if pending.left == 0 {
-            return Some(Due::Exhausted(pending));
+            return Some(DueEvent::Exhausted(pending));
         }
         pending.left -= 1;
         pending.due = now + self.timing.t1;
@@ -187,7 +187,7 @@ impl<T> Outgoing<T> {
         let again = Transmit { to: pending.peer, bytes: Arc::clone(&pending.bytes) };
         let kind = pending.kind;
         self.pending.insert(sequence, pending);
-        Some(Due::Again(again, kind))
+        Some(DueEvent::Again(again, kind))
     }
 
     /// What the outstanding requests are for.
@@ -216,7 +216,7 @@ struct Answer {
 
 /// What is to be done with a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum RequestStatus {
     /// Not seen before: carry it out.
     New,
     /// Seen and being carried out: ignore it.
@@ -227,7 +227,7 @@ pub(crate) enum Seen {
 
 /// The answers given lately, bounded in count and age.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnswerCache {
     keep: Duration,
     limit: usize,
     answers: KeyedMap<Key, Answer>,
@@ -235,19 +235,19 @@ pub(crate) struct Answered {
     serial: u64,
 }
 
-impl Answered {
+impl AnswerCache {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
         let keep = timing.lifetime();
         Self { keep, limit, answers: KeyedMap::default(), order: VecDeque::new(), serial: 0 }
     }
 
-    pub(crate) fn look(&self, key: Key, request: u64) -> Seen {
+    pub(crate) fn look(&self, key: Key, request: u64) -> RequestStatus {
         match self.answers.get(&key) {
             Some(answer) if answer.request == request => match &answer.response {
-                Some(response) => Seen::Answered(Arc::clone(response)),
-                None => Seen::InProgress,
+                Some(response) => RequestStatus::Answered(Arc::clone(response)),
+                None => RequestStatus::InProgress,
             },
-            _ => Seen::New,
+            _ => RequestStatus::New,
         }
     }
 
@@ -329,10 +329,10 @@ mod tests {
             assert!(outgoing.due(now).is_none());
             now += timing.t1;
             assert_eq!(outgoing.next_deadline(), Some(now));
-            assert!(matches!(outgoing.due(now), Some(Due::Again(..))));
+            assert!(matches!(outgoing.due(now), Some(DueEvent::Again(..))));
         }
         now += timing.t1;
-        assert!(matches!(outgoing.due(now), Some(Due::Exhausted(Pending { purpose: 7, .. }))));
+        assert!(matches!(outgoing.due(now), Some(DueEvent::Exhausted(Pending { purpose: 7, .. }))));
         assert_eq!((outgoing.len(), outgoing.next_deadline()), (0, None));
     }
 
@@ -361,25 +361,25 @@ mod tests {
     #[test]
     fn answers_are_kept_for_the_same_request_alone() {
         let now = Instant::now();
-        let mut answered = Answered::new(Retransmission::default(), 10);
+        let mut answered = AnswerCache::new(Retransmission::default(), 10);
         let key = (PEER, 50, 1);
-        assert_eq!(answered.look(key, 5), Seen::New);
+        assert_eq!(answered.look(key, 5), RequestStatus::New);
         answered.begin(now, key, 5);
-        assert_eq!(answered.look(key, 5), Seen::InProgress);
+        assert_eq!(answered.look(key, 5), RequestStatus::InProgress);
         let response: Arc<[u8]> = vec![9].into();
         answered.finish(key, &response);
-        assert_eq!(answered.look(key, 5), Seen::Answered(Arc::clone(&response)));
-        assert_eq!(answered.look(key, 6), Seen::New);
-        assert_eq!(answered.look((OTHER, 50, 1), 5), Seen::New);
-        assert_eq!(answered.look((PEER, 52, 1), 5), Seen::New);
+        assert_eq!(answered.look(key, 5), RequestStatus::Answered(Arc::clone(&response)));
+        assert_eq!(answered.look(key, 6), RequestStatus::New);
+        assert_eq!(answered.look((OTHER, 50, 1), 5), RequestStatus::New);
+        assert_eq!(answered.look((PEER, 52, 1), 5), RequestStatus::New);
         answered.forget(PEER);
-        assert_eq!(answered.look(key, 5), Seen::New);
+        assert_eq!(answered.look(key, 5), RequestStatus::New);
     }
 
     #[test]
     fn answers_are_bounded_in_count_and_age() {
         let now = Instant::now();
-        let mut answered = Answered::new(Retransmission::default(), 100);
+        let mut answered = AnswerCache::new(Retransmission::default(), 100);
         for sequence in 0..1000 {
             answered.begin(now, (PEER, 50, sequence), 1);
             answered.finish((PEER, 50, sequence), &vec![1].into());

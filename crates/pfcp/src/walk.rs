@@ -45,7 +45,7 @@ impl<'a> Group<'a> {
 
     fn read(octets: &'a [u8], parent: Option<u16>) -> Result<Self, Rejection> {
         let mut group = Self { first: ArrayVec::new(), more: Vec::new() };
-        for element in (Walk { rest: octets, parent }).filter(known) {
+        for element in (ElementIter { rest: octets, parent }).filter(known) {
             if let Err(full) = group.first.try_push(element?) {
                 group.more.push(full.element());
             }
@@ -99,12 +99,12 @@ impl<'a> Group<'a> {
 }
 
 /// Steps from element to element.
-struct Walk<'a> {
+struct ElementIter<'a> {
     rest: &'a [u8],
     parent: Option<u16>,
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a> Iterator for ElementIter<'a> {
     type Item = Result<Element<'a>, Rejection>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -132,7 +132,7 @@ impl<'a> Iterator for Walk<'a> {
 
 /// The first element of a type in a message that may be broken behind it: to address a refusal.
 pub(crate) fn peek(body: &[u8], kind: IeType) -> Option<&[u8]> {
-    let walk = Walk { rest: body, parent: None };
+    let walk = ElementIter { rest: body, parent: None };
     walk.map_while(Result::ok).find(|element| element.kind == kind as u16).map(|element| element.value)
 }
 
@@ -143,7 +143,7 @@ fn known(element: &Result<Element<'_>, Rejection>) -> bool {
 
 /// Checks that every nested element lies within its group.
 fn measure(octets: &[u8], parent: Option<u16>, depth: u8) -> Result<(), Rejection> {
-    for element in (Walk { rest: octets, parent }) {
+    for element in (ElementIter { rest: octets, parent }) {
         let Element { kind, value } = element?;
         if is_group(kind) && depth > 0 {
             measure(value, Some(kind), depth - 1)?;

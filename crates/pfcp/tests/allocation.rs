@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use kaido_pfcp::{
-    Config, Dialect, Endpoint, Moment, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
+    Config, Dialect, Endpoint, Instants, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
 };
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings};
@@ -76,10 +76,10 @@ impl N4 {
         };
         let (node, events) = Node::new(settings).unwrap();
         let upf = Upf::new(node, events, Vec::new()).unwrap();
-        let endpoint = Endpoint::new(Config::at(UPF.ip()), upf, Moment::now());
+        let endpoint = Endpoint::new(Config::at(UPF.ip()), upf, Instants::now());
         let mut n4 = Self { smf, endpoint, out: Vec::with_capacity(16), allocations: 0 };
         let mut sent = Vec::new();
-        n4.smf.associate(Moment::now(), UPF, &mut sent).unwrap();
+        n4.smf.associate(Instants::now(), UPF, &mut sent).unwrap();
         n4.carry(sent);
         n4
     }
@@ -87,10 +87,10 @@ impl N4 {
     fn carry(&mut self, sent: Vec<Transmit>) {
         for request in sent {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
-            self.endpoint.handle(Moment::now(), SMF, &request.bytes, &mut self.out);
+            self.endpoint.handle(Instants::now(), SMF, &request.bytes, &mut self.out);
             self.allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
             for answer in self.out.drain(..) {
-                self.smf.handle(Moment::now(), UPF, &answer.bytes, &mut Vec::new());
+                self.smf.handle(Instants::now(), UPF, &answer.bytes, &mut Vec::new());
             }
         }
         while let Some(event) = self.smf.next_event() {
@@ -125,7 +125,7 @@ impl N4 {
                 urrs: vec![urr.clone()],
                 ..SessionTemplate::default()
             };
-            seids.push(smf.establish(Moment::now(), UPF, template.establishment(), sent).unwrap());
+            seids.push(smf.establish(Instants::now(), UPF, template.establishment(), sent).unwrap());
         });
         (seids, each)
     }
@@ -147,10 +147,10 @@ fn requests_allocate_for_what_they_keep_and_not_for_elements() {
     let (sessions, establishment) = n4.establish(&volume());
     let modification = n4.phase(&sessions, |smf, session, sent| {
         let handover = SessionTemplate::forward(tunnel(1 << 31), false);
-        smf.modify(Moment::now(), session, &handover, sent).unwrap();
+        smf.modify(Instants::now(), session, &handover, sent).unwrap();
     });
     let deletion = n4.phase(&sessions, |smf, session, sent| {
-        smf.delete(Moment::now(), session, sent).unwrap();
+        smf.delete(Instants::now(), session, sent).unwrap();
     });
     let each = [establishment, modification, deletion];
     println!("allocations of an establishment, a handover, a deletion: {each:?}");

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use kaido_pfcp::{Config, Endpoint, Features, Moment};
+use kaido_pfcp::{Config, Endpoint, Features, Instants};
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::record::InstanceId;
@@ -84,7 +84,7 @@ fn endpoint() -> Endpoint<Upf> {
     let (node, events) = Node::new(settings).unwrap();
     let upf = Upf::new(node, events, Vec::new()).unwrap();
     let features = Features { allocates_f_teids: true, sends_end_markers: true, ..Features::default() };
-    Endpoint::new(Config { features, ..Config::at(UPF.into()) }, upf, Moment::now())
+    Endpoint::new(Config { features, ..Config::at(UPF.into()) }, upf, Instants::now())
 }
 
 /// Conformance: TS 29.244 6.3 | Every request that free5GC's SMF 1.4.4 sent on N4 is accepted (capture)
@@ -97,7 +97,7 @@ fn free5gc_gets_its_sessions() {
     let mut given: HashMap<u32, [u8; 8]> = HashMap::new();
     let mut here: HashMap<[u8; 8], [u8; 8]> = HashMap::new();
     let mut accepted: BTreeMap<u8, u32> = BTreeMap::new();
-    let mut now = Moment::now();
+    let mut now = Instants::now();
     for Datagram { from, mut payload } in datagrams {
         let (kind, number) = (payload[1], sequence(&payload));
         if kind == SESSION_ESTABLISHMENT + 1

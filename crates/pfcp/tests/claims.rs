@@ -6,7 +6,7 @@ mod rig;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kaido_pfcp::{Config, Discard, Endpoint, Limits, Moment};
+use kaido_pfcp::{Config, Discard, Endpoint, Instants, Limits};
 use rig::{
     Reply, SMF, STRANGER, Scripted, ask, config, due, ie, message, node_id, send_from, setup,
     sound_establishment, still_sound, with_session,
@@ -17,7 +17,7 @@ const T1: Duration = Duration::from_secs(3);
 /// Answers the heartbeats that are due.
 fn answer_heartbeats(
     upf: &mut Endpoint<Scripted>,
-    now: Moment,
+    now: Instants,
     from: SocketAddr,
     recovery: [u8; 4],
 ) -> usize {
@@ -101,7 +101,7 @@ fn invented(number: u8) -> Vec<u8> {
 #[test]
 fn associations_that_are_not_there_give_way() {
     let limits = Limits { associations: 4, ..Limits::default() };
-    let mut now = Moment::now();
+    let mut now = Instants::now();
     let mut upf = Endpoint::new(Config { limits, ..config() }, Scripted::default(), now);
     assert_eq!(ask(&mut upf, now, &setup(1)).cause(), 1);
     assert_eq!(ask(&mut upf, now, &sound_establishment(2)).cause(), 1);
@@ -127,7 +127,7 @@ fn associations_that_are_not_there_give_way() {
 
 #[test]
 fn one_address_has_so_many_associations() {
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(config(), Scripted::default(), now);
     let causes: Vec<u8> =
         (0..=255).map(|number| send_from(STRANGER, &mut upf, now, &invented(number))[0].cause()).collect();

@@ -5,16 +5,16 @@ mod rig;
 
 use std::time::{Duration, SystemTime};
 
-use kaido_pfcp::Moment;
+use kaido_pfcp::Instants;
 use kaido_upf::rules::{Seid, SessionEvent, UsageReportTrigger};
 use rig::{PDI, Reply, ask, create_far, due, group, ie, message, pdr_parts, usage, with_session};
 
 const TWO_HOURS: Duration = Duration::from_secs(7200);
 
 /// Ten seconds later by one clock, and two hours more by the other.
-fn set_ahead(now: Moment) -> Moment {
+fn set_ahead(now: Instants) -> Instants {
     let later = now.after(Duration::from_secs(10));
-    Moment { wall: later.wall + TWO_HOURS, ..later }
+    Instants { wall: later.wall + TWO_HOURS, ..later }
 }
 
 #[allow(clippy::cast_possible_truncation)] // Modulo 2^32.
@@ -49,7 +49,7 @@ fn the_service_never_sees_the_clock_being_set() {
     assert_eq!(upf.service().now.unwrap().duration_since(before).unwrap(), Duration::from_secs(20));
     assert_eq!(upf.service().steps, [7_200_000, -7_200_000]);
     // What NTP slews is no step.
-    let slewed = Moment { wall: back.wall + Duration::from_millis(400), ..back };
+    let slewed = Instants { wall: back.wall + Duration::from_millis(400), ..back };
     due(&mut upf, slewed);
     assert_eq!(upf.service().steps.len(), 2);
 }

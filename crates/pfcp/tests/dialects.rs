@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 
 use kaido_pfcp::{
-    Config, DedicatedFlow, Dialect, Endpoint, Features, Moment, PduSession, Retransmission, SessionTemplate,
-    Smf, SmfConfig, SmfEvent, Transmit,
+    Config, DedicatedFlow, Dialect, Endpoint, Features, Instants, PduSession, Retransmission,
+    SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
 };
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
@@ -41,7 +41,7 @@ fn upf() -> Endpoint<Upf> {
     let (node, events) = Node::new(settings).unwrap();
     let upf = Upf::new(node, events, Vec::new()).unwrap();
     let features = Features { allocates_f_teids: true, sends_end_markers: true, ..Features::default() };
-    Endpoint::new(Config { features, ..Config::at(N3.into()) }, upf, Moment::now())
+    Endpoint::new(Config { features, ..Config::at(N3.into()) }, upf, Instants::now())
 }
 
 fn tunnel(teid: u32) -> OuterHeaderCreation {
@@ -95,14 +95,14 @@ impl Pair {
         });
         let mut pair = Self { smf, upf: upf(), sent: Vec::new() };
         let mut out = Vec::new();
-        pair.smf.associate(Moment::now(), at(N3), &mut out).unwrap();
+        pair.smf.associate(Instants::now(), at(N3), &mut out).unwrap();
         assert!(matches!(pair.answered(out), SmfEvent::Associated { .. }));
         pair
     }
 
     /// What comes of requests.
     fn answered(&mut self, requests: Vec<Transmit>) -> SmfEvent {
-        let now = Moment::now();
+        let now = Instants::now();
         let mut answers = Vec::new();
         for request in requests {
             self.upf.handle(now, at(SMF), &request.bytes, &mut answers);
@@ -115,7 +115,7 @@ impl Pair {
 
     fn establish(&mut self, session: &mut PduSession) -> Seid {
         let mut out = Vec::new();
-        self.smf.establish(Moment::now(), at(N3), session.establishment(), &mut out).unwrap();
+        self.smf.establish(Instants::now(), at(N3), session.establishment(), &mut out).unwrap();
         match self.answered(out) {
             SmfEvent::Established { seid, created_pdrs, .. } => {
                 session.established(&created_pdrs);
@@ -128,7 +128,7 @@ impl Pair {
     fn modify(&mut self, seid: Seid, requests: &[Modification]) {
         for request in requests {
             let mut out = Vec::new();
-            self.smf.modify(Moment::now(), seid, request, &mut out).unwrap();
+            self.smf.modify(Instants::now(), seid, request, &mut out).unwrap();
             let event = self.answered(out);
             assert!(matches!(event, SmfEvent::Modified { .. }), "{request:?}: {event:?}");
         }
@@ -153,7 +153,7 @@ fn a_session_lives_in_every_dialect() {
             }
         }
         let mut out = Vec::new();
-        pair.smf.delete(Moment::now(), seid, &mut out).unwrap();
+        pair.smf.delete(Instants::now(), seid, &mut out).unwrap();
         let SmfEvent::Deleted { usage_reports, .. } = pair.answered(out) else { panic!("{dialect:?}") };
         // The plain template has no URR of its own.
         if dialect != Dialect::Plain {

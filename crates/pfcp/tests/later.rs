@@ -3,7 +3,7 @@
 
 mod rig;
 
-use kaido_pfcp::{Endpoint, Moment};
+use kaido_pfcp::{Endpoint, Instants};
 use kaido_upf::rules::Seid;
 use rig::{
     Reply, SMF, Scripted, answer_report, ask, associated, cp_f_seid, create_far, create_pdr, due,
@@ -15,7 +15,7 @@ const DELETION: u8 = 54;
 const SET_DELETION: u8 = 14;
 
 /// An endpoint with a session that has a URR.
-fn with_usage() -> (Endpoint<Scripted>, Moment, u64) {
+fn with_usage() -> (Endpoint<Scripted>, Instants, u64) {
     let (mut upf, now) = associated();
     let urr = group(6, &[(81, vec![0, 0, 0, 1]), (62, vec![2]), (37, vec![0, 0, 0])]);
     let reply = ask(&mut upf, now, &establishment(2, &[create_pdr(1, 1), create_far(1), urr]));

@@ -3,7 +3,7 @@
 
 mod rig;
 
-use kaido_pfcp::{Config, Endpoint, Moment};
+use kaido_pfcp::{Config, Endpoint, Instants};
 use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
     Reply, SMF, Scripted, ask, associated, config, due, elements, endpoint, ie, message, send_from,
@@ -11,7 +11,7 @@ use rig::{
 };
 
 /// An endpoint whose SMF says LOAD and OVRL, and bundles.
-fn knowing() -> (Endpoint<Scripted>, Moment) {
+fn knowing() -> (Endpoint<Scripted>, Instants) {
     let (mut upf, now) = endpoint();
     assert_eq!(ask(&mut upf, now, &setup_with(1, &[ie(89, &[0x13])])).cause(), 1);
     (upf, now)
@@ -54,7 +54,7 @@ fn load_is_told_to_those_who_want_to_know() {
 /// OAI's SMF says LOAD and OVRL, and drops whole messages that have what they are about.
 #[test]
 fn load_is_not_told_unless_it_is_to_be() {
-    let now = Moment::now();
+    let now = Instants::now();
     let config = Config { tells_load: false, ..config() };
     let mut upf = Endpoint::new(config, Scripted::default(), now);
     assert_eq!(ask(&mut upf, now, &setup_with(1, &[ie(89, &[3])])).cause(), 1);

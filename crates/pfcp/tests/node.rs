@@ -6,7 +6,7 @@ mod rig;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kaido_pfcp::{Endpoint, Moment, MsgType, Smf, SmfEvent};
+use kaido_pfcp::{Endpoint, Instants, MsgType, Smf, SmfEvent};
 use kaido_upf::rules::{PathChange, PathEvent};
 use rig::{
     Reply, SMF, Scripted, UPF, accept, ask, associated, due, elements, endpoint, exchange, group, ie,
@@ -99,7 +99,7 @@ fn reports_of_many_paths_are_split_and_bounded() {
     assert!(sent.iter().all(|transmit| transmit.bytes.len() < 1400));
 }
 
-fn with_epfar() -> (Smf, Endpoint<Scripted>, Moment) {
+fn with_epfar() -> (Smf, Endpoint<Scripted>, Instants) {
     let ((mut upf, now), mut smf) = (endpoint(), smf());
     let mut out = Vec::new();
     smf.associate(now, UPF, &mut out).unwrap();

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use kaido_pfcp::{
-    Config, Discard, Endpoint, Features, Limits, Moment, MsgType, PeerPort, SessionTemplate, Smf, SmfEvent,
+    Config, Discard, Endpoint, Features, Instants, Limits, MsgType, PeerPort, SessionTemplate, Smf, SmfEvent,
 };
 use kaido_upf::rules::{
     BitRate, FSeid, FTeid, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification,
@@ -58,7 +58,7 @@ fn events(smf: &mut Smf) -> Vec<SmfEvent> {
     std::iter::from_fn(|| smf.next_event()).collect()
 }
 
-fn pair() -> (Smf, Endpoint<Scripted>, Moment) {
+fn pair() -> (Smf, Endpoint<Scripted>, Instants) {
     let ((mut upf, now), mut smf) = (endpoint(), smf());
     let mut out = Vec::new();
     smf.associate(now, UPF, &mut out).unwrap();
@@ -68,7 +68,7 @@ fn pair() -> (Smf, Endpoint<Scripted>, Moment) {
     (smf, upf, now)
 }
 
-fn pair_with_session() -> (Smf, Endpoint<Scripted>, Moment, Seid) {
+fn pair_with_session() -> (Smf, Endpoint<Scripted>, Instants, Seid) {
     let (mut smf, mut upf, now) = pair();
     let mut out = Vec::new();
     let seid = smf.establish(now, UPF, template().establishment(), &mut out).unwrap();
@@ -203,7 +203,7 @@ fn many_reports_of_a_query_follow_the_response() {
 #[test]
 fn further_reports_are_bounded_if_the_peer_answers_none() {
     let limits = Limits { outstanding: 4, ..Limits::default() };
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(Config { limits, ..config() }, Scripted::default(), now);
     ask(&mut upf, now, &setup(1));
     let seid = ask(&mut upf, now, &sound_establishment(2)).up_seid();
@@ -444,7 +444,7 @@ fn a_report_response_may_drop_what_is_buffered() {
 #[test]
 fn outstanding_reports_are_bounded() {
     let limits = Limits { outstanding: 10, ..Limits::default() };
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(Config { limits, ..config() }, Scripted::default(), now);
     ask(&mut upf, now, &setup(1));
     let seid = Seid(ask(&mut upf, now, &sound_establishment(2)).up_seid());
@@ -463,7 +463,7 @@ fn outstanding_reports_are_bounded() {
 #[test]
 fn associations_are_bounded() {
     let limits = Limits { associations: 3, ..Limits::default() };
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(Config { limits, ..config() }, Scripted::default(), now);
     for last in 0..100u8 {
         let body = [ie(60, &[0, 10, 9, 9, last]), ie(96, &[0xe0, 0, 0, 1])].concat();
@@ -477,7 +477,7 @@ fn associations_are_bounded() {
 /// Conformance: TS 29.244 6.2.6.3 | Association set-up by the user plane
 #[test]
 fn the_user_plane_sets_up_with_the_control_planes_it_is_given() {
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(Config { control_planes: vec![SMF], ..config() }, Scripted::default(), now);
     let mut lost = Vec::new();
     upf.poll(now, &mut lost);
@@ -522,7 +522,7 @@ fn the_user_plane_asks_for_release_when_it_ends() {
 
 #[test]
 fn peers_may_be_spoken_to_where_they_were_seen() {
-    let now = Moment::now();
+    let now = Instants::now();
     let as_seen = Config { peer_port: PeerPort::AsSeen, ..config() };
     let mut upf = Endpoint::new(as_seen, Scripted::default(), now);
     let from = SocketAddr::from(([10, 0, 0, 1], 40_000));
@@ -541,7 +541,7 @@ fn peers_may_be_spoken_to_where_they_were_seen() {
 /// Conformance: TS 29.244 8.2.37 | F-SEIDs and Node IDs over IPv6
 #[test]
 fn ipv6_endpoints() {
-    let now = Moment::now();
+    let now = Instants::now();
     let upf_address: SocketAddr = "[2001:db8::2]:8805".parse().unwrap();
     let smf_address: SocketAddr = "[2001:db8::1]:8805".parse().unwrap();
     let mut upf = Endpoint::new(Config::at(upf_address.ip()), Scripted::default(), now);

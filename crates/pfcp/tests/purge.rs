@@ -6,7 +6,7 @@ mod rig;
 
 use std::collections::BTreeMap;
 
-use kaido_pfcp::{Endpoint, Moment};
+use kaido_pfcp::{Endpoint, Instants};
 use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
     Reply, SMF, STRANGER, Scripted, answer_report, ask, associated, cp_f_seid, create_far, due, group, ie,
@@ -26,14 +26,14 @@ fn establishment(sequence: u32, ue: u32, more: &[Vec<u8>]) -> Vec<u8> {
     message(50, Some(0), sequence, &body)
 }
 
-fn establish(upf: &mut Endpoint<Scripted>, now: Moment, sequence: u32, ue: u32, more: &[Vec<u8>]) -> u64 {
+fn establish(upf: &mut Endpoint<Scripted>, now: Instants, sequence: u32, ue: u32, more: &[Vec<u8>]) -> u64 {
     let reply = ask(upf, now, &establishment(sequence, ue, more));
     assert_eq!(reply.cause(), 1);
     reply.up_seid()
 }
 
 /// An endpoint with many sessions of one peer and one of another; the first and the last SEID.
-fn crowded() -> (Endpoint<Scripted>, Moment, [u64; 2]) {
+fn crowded() -> (Endpoint<Scripted>, Instants, [u64; 2]) {
     let (mut upf, now) = associated();
     upf.service_mut().sessions_max = SESSIONS as usize + 1;
     upf.service_mut().owners = Some(BTreeMap::new());
@@ -51,7 +51,7 @@ fn count(upf: &Endpoint<Scripted>) -> usize {
 }
 
 /// Polls until there is no more to do; the most sessions that a poll deleted.
-fn finish(upf: &mut Endpoint<Scripted>, now: Moment) -> usize {
+fn finish(upf: &mut Endpoint<Scripted>, now: Instants) -> usize {
     let mut most = 0;
     while upf.has_more() {
         let before = count(upf);
@@ -94,7 +94,7 @@ fn others_are_served_while_the_sessions_of_a_release_are_deleted() {
 }
 
 /// A new association may have what the old one had, while the old sessions are deleted.
-fn begins_anew(upf: &mut Endpoint<Scripted>, now: Moment, old: u64) {
+fn begins_anew(upf: &mut Endpoint<Scripted>, now: Instants, old: u64) {
     assert!(upf.has_more());
     let left = count(upf);
     assert_eq!(ask(upf, now, &message(54, Some(old), 9000, &[])).cause(), 65);

@@ -5,7 +5,7 @@ mod rig;
 
 use std::time::Duration;
 
-use kaido_pfcp::{Moment, Retransmission, Transmit};
+use kaido_pfcp::{Instants, Retransmission, Transmit};
 use kaido_upf::rules::{
     ApplicationDetection, ApplicationId, PacketDelays, Part, PdrId, Qfi, QosMonitoringReport, SdfFilter,
     Seid, SessionEvent, SessionReport, SrrId, UrrId, UsageReport, UsageReportTrigger, Volume,
@@ -13,7 +13,7 @@ use kaido_upf::rules::{
 use rig::{Reply, elements, with_session};
 
 /// What a poll sends.
-fn sent(upf: &mut kaido_pfcp::Endpoint<rig::Scripted>, now: Moment) -> Vec<Transmit> {
+fn sent(upf: &mut kaido_pfcp::Endpoint<rig::Scripted>, now: Instants) -> Vec<Transmit> {
     let mut out = Vec::new();
     upf.poll(now, &mut out);
     // Heartbeats are another matter.

@@ -3,7 +3,7 @@
 
 mod rig;
 
-use kaido_pfcp::{Endpoint, Moment};
+use kaido_pfcp::{Endpoint, Instants};
 use proptest::prelude::*;
 use rig::{
     SMF, Scripted, associated, cp_f_seid, create_far, create_pdr, establishment, group, ie, message, node_id,
@@ -100,7 +100,7 @@ fn corpus(seid: u64) -> Vec<Vec<u8>> {
 }
 
 /// The counts of the service and of the endpoint agree, and a heartbeat is answered.
-fn coherent(upf: &mut Endpoint<Scripted>, now: Moment) {
+fn coherent(upf: &mut Endpoint<Scripted>, now: Instants) {
     let sessions = upf.service().sessions.len();
     still_sound(upf, now, sessions);
     assert_eq!(upf.peers().map(|peer| peer.sessions).sum::<usize>(), sessions);
@@ -108,7 +108,7 @@ fn coherent(upf: &mut Endpoint<Scripted>, now: Moment) {
 }
 
 /// Hands a datagram over; if every answer refuses, nothing may have changed.
-fn feed(upf: &mut Endpoint<Scripted>, now: Moment, datagram: &[u8]) {
+fn feed(upf: &mut Endpoint<Scripted>, now: Instants, datagram: &[u8]) {
     let before = (upf.service().sessions.clone(), upf.service().next_seid, upf.peers().collect::<Vec<_>>());
     let replies = send_from(SMF, upf, now, datagram);
     let refuses =

@@ -6,7 +6,7 @@ mod rig;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kaido_pfcp::{Endpoint, Moment, Transmit};
+use kaido_pfcp::{Endpoint, Instants, Transmit};
 use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
     Reply, SMF, STRANGER, Scripted, answer_report, ask, associated, cp_f_seid, create_far, create_pdr, due,
@@ -25,14 +25,14 @@ fn setup_of(address: u8, sequence: u32, more: &[Vec<u8>]) -> Vec<u8> {
     message(5, None, sequence, &body)
 }
 
-fn establish(upf: &mut Endpoint<Scripted>, now: Moment, sequence: u32, more: &[Vec<u8>]) -> u64 {
+fn establish(upf: &mut Endpoint<Scripted>, now: Instants, sequence: u32, more: &[Vec<u8>]) -> u64 {
     let rules = [create_pdr(1, 1), create_far(1), more.concat()];
     let reply = ask(upf, now, &rig::establishment(sequence, &rules));
     assert_eq!(reply.cause(), 1);
     reply.up_seid()
 }
 
-fn downlink(upf: &mut Endpoint<Scripted>, now: Moment, seid: u64) -> Vec<Transmit> {
+fn downlink(upf: &mut Endpoint<Scripted>, now: Instants, seid: u64) -> Vec<Transmit> {
     upf.service_mut().events.push_back(SessionEvent::DownlinkData {
         seid: Seid(seid),
         pdr_id: PdrId(1),

@@ -6,7 +6,7 @@ mod rig;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kaido_pfcp::{Config, Endpoint, Limits, Moment, MsgType};
+use kaido_pfcp::{Config, Endpoint, Instants, Limits, MsgType};
 use kaido_upf::rules::{Seid, SessionEvent, UsageReportTrigger};
 use rig::{
     Reply, SMF, STRANGER, Scripted, answer_report, ask, config, cp_f_seid, due, ie, message, send_from,
@@ -15,7 +15,7 @@ use rig::{
 
 const REPORT: u8 = MsgType::SessionReportRequest as u8;
 
-fn report(upf: &mut Endpoint<Scripted>, seid: u64, ur_seqn: u32, now: Moment) {
+fn report(upf: &mut Endpoint<Scripted>, seid: u64, ur_seqn: u32, now: Instants) {
     let reports = vec![usage(1, ur_seqn, UsageReportTrigger::VOLTH, now.wall)];
     upf.service_mut().events.push_back(SessionEvent::Usage { seid: Seid(seid), reports });
 }
@@ -36,7 +36,7 @@ fn numbers(sent: &[kaido_pfcp::Transmit]) -> BTreeSet<u32> {
 }
 
 /// Lets a time pass, second by second, in which nobody answers; what was sent.
-fn silence(upf: &mut Endpoint<Scripted>, now: &mut Moment, seconds: u64) -> Vec<kaido_pfcp::Transmit> {
+fn silence(upf: &mut Endpoint<Scripted>, now: &mut Instants, seconds: u64) -> Vec<kaido_pfcp::Transmit> {
     let mut sent = Vec::new();
     for _ in 0..seconds {
         *now = now.after(Duration::from_secs(1));
@@ -46,7 +46,7 @@ fn silence(upf: &mut Endpoint<Scripted>, now: &mut Moment, seconds: u64) -> Vec<
 }
 
 /// Answers all heartbeats in what is due.
-fn answer_heartbeats(upf: &mut Endpoint<Scripted>, now: Moment) -> usize {
+fn answer_heartbeats(upf: &mut Endpoint<Scripted>, now: Instants) -> usize {
     let mut answered = 0;
     for transmit in due(upf, now) {
         let request = Reply::read(&transmit.bytes);
@@ -60,7 +60,7 @@ fn answer_heartbeats(upf: &mut Endpoint<Scripted>, now: Moment) -> usize {
 }
 
 /// Lets time pass until a heartbeat is answered.
-fn come_back(upf: &mut Endpoint<Scripted>, now: &mut Moment) {
+fn come_back(upf: &mut Endpoint<Scripted>, now: &mut Instants) {
     for _ in 0..120 {
         *now = now.after(Duration::from_secs(1));
         if answer_heartbeats(upf, *now) > 0 {
@@ -149,7 +149,7 @@ fn a_refused_report_is_tried_again_and_not_at_once() {
 #[test]
 fn what_one_control_plane_leaves_unanswered_is_bounded() {
     let limits = Limits { outstanding: 40, ..Limits::default() };
-    let now = Moment::now();
+    let now = Instants::now();
     let mut upf = Endpoint::new(Config { limits, ..config() }, Scripted::default(), now);
     assert_eq!(ask(&mut upf, now, &setup(1)).cause(), 1);
     let other = [ie(60, &[0, 10, 0, 0, 9]), ie(96, &[0xe0, 0, 0, 1])].concat();

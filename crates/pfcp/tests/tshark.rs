@@ -190,7 +190,7 @@ fn modifications() -> Vec<Modification> {
 
 /// A whole conversation between both ends.
 fn conversation(capture: &mut Capture) {
-    let now = kaido_pfcp::Moment::now();
+    let now = kaido_pfcp::Instants::now();
     let control_planes = vec![SMF];
     let named = Config { control_planes, node_id: fqdn("upf.example.org"), ..config() };
     let mut upf = Endpoint::new(named, Scripted::default(), now);
@@ -257,7 +257,7 @@ fn conversation(capture: &mut Capture) {
 
 /// Every kind of refusal.
 fn refusals(capture: &mut Capture) {
-    let now = kaido_pfcp::Moment::now();
+    let now = kaido_pfcp::Instants::now();
     let mut upf = Endpoint::new(config(), Scripted::default(), now);
     let mut other_version = setup(1);
     other_version[0] = 0x40;
@@ -325,7 +325,7 @@ fn wireshark_complains_of_a_broken_message() {
 
 /// A modification and a report of an Ethernet session, with all that they can say.
 fn ethernet(capture: &mut Capture) {
-    let now = kaido_pfcp::Moment::now();
+    let now = kaido_pfcp::Instants::now();
     let mut upf = Endpoint::new(config(), Scripted::default(), now);
     let (mut smf, mut wire) = (smf(), Vec::new());
     let mut keep = |passed: Vec<(SocketAddr, kaido_pfcp::Transmit)>| {

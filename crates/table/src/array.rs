@@ -14,14 +14,14 @@ use crate::sync::AtomicU64;
 ///
 /// # Safety
 /// All-zero memory must be a valid value of the type.
-pub(crate) unsafe trait Zeroed {
+pub(crate) unsafe trait Zeroable {
     /// The empty value, for where memory does not come zeroed.
     #[cfg_attr(not(any(loom, shuttle)), allow(dead_code))]
     fn zeroed() -> Self;
 }
 
 // SAFETY: a zeroed atomic is zero.
-unsafe impl Zeroed for AtomicU64 {
+unsafe impl Zeroable for AtomicU64 {
     fn zeroed() -> Self {
         Self::new(0)
     }
@@ -44,7 +44,7 @@ unsafe impl<T: Send + Sync> Send for Array<T> {}
 unsafe impl<T: Send + Sync> Sync for Array<T> {}
 
 #[cfg(not(any(loom, shuttle)))]
-impl<T: Zeroed> Array<T> {
+impl<T: Zeroable> Array<T> {
     /// An array that can grow to `len_max` empty values. They are never dropped: the owner clears
     /// what needs it.
     pub(crate) fn reserve(len_max: usize) -> Result<Self, RegionError> {
@@ -86,7 +86,7 @@ impl<T> Array<T> {
     #[inline(always)]
     pub(crate) unsafe fn at(&self, index: usize) -> &T {
         debug_assert!(index < self.len_max);
-        // SAFETY: the memory is there, aligned to a page, and was born zeroed, which `Zeroed` makes a
+        // SAFETY: the memory is there, aligned to a page, and was born zeroed, which `Zeroable` makes a
         // valid `T`; shared references only, so `T`'s own cells rule mutation.
         unsafe { self.base.add(index).as_ref() }
     }
@@ -100,7 +100,7 @@ pub(crate) struct Array<T> {
 }
 
 #[cfg(any(loom, shuttle))]
-impl<T: Zeroed> Array<T> {
+impl<T: Zeroable> Array<T> {
     pub(crate) fn reserve(len_max: usize) -> Result<Self, RegionError> {
         Ok(Self { items: (0..len_max).map(|_| T::zeroed()).collect(), of: PhantomData })
     }

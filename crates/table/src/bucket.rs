@@ -10,7 +10,7 @@
 //! Every access is to a whole word, so no atomic is read in two sizes. Only the writer that holds the
 //! stripe's lock stores; readers take no lock.
 
-use crate::array::Zeroed;
+use crate::array::Zeroable;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Slots of a bucket; fewer in a model, so that a bucket overflows after a few steps.
@@ -36,7 +36,7 @@ pub(crate) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 // SAFETY: zeroed atomics are zero, which is an empty bucket.
-unsafe impl Zeroed for Bucket {
+unsafe impl Zeroable for Bucket {
     fn zeroed() -> Self {
         Self {
             words: std::array::from_fn(|_| AtomicU64::new(0)),

@@ -4,7 +4,7 @@
 //! then ends. The memory is free once every announced epoch is later. Readers never wait: to pin is one
 //! store and one fence for a whole batch.
 
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, fence, lock};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, fence, lock};
 
 /// Most readers of one domain at a time.
 const READERS_MAX: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
@@ -14,16 +14,16 @@ const IDLE: u64 = u64::MAX;
 
 /// A set of tables and readers that share their grace periods. Cloning gives another handle to it.
 #[derive(Clone, Debug)]
-pub struct Domain(Arc<Shared>);
+pub struct Domain(Arc<DomainState>);
 
 #[derive(Debug)]
-struct Shared {
+struct DomainState {
     /// Readers that were ever there at a time; slots from here on were never used.
     readers_most: AtomicUsize,
     /// What each reader announces.
-    readers: Box<[Padded<AtomicU64>]>,
+    readers: Box<[CachePadded<AtomicU64>]>,
     /// Counts from one, so that the stamp zero is earlier than any reader.
-    epoch: Padded<AtomicU64>,
+    epoch: CachePadded<AtomicU64>,
     free_slots: Mutex<Vec<usize>>,
 }
 
@@ -41,12 +41,12 @@ impl Default for Domain {
 impl Domain {
     /// A domain without readers.
     pub fn new() -> Self {
-        let readers = (0..READERS_MAX).map(|_| Padded(AtomicU64::new(IDLE))).collect();
+        let readers = (0..READERS_MAX).map(|_| CachePadded(AtomicU64::new(IDLE))).collect();
         let free_slots = Mutex::new((0..READERS_MAX).rev().collect());
-        Self(Arc::new(Shared {
+        Self(Arc::new(DomainState {
             readers_most: AtomicUsize::new(0),
             readers,
-            epoch: Padded(AtomicU64::new(1)),
+            epoch: CachePadded(AtomicU64::new(1)),
             free_slots,
         }))
     }
@@ -82,23 +82,23 @@ impl Domain {
 
     /// Marks the present moment, to ask later whether every reading that was in progress then [has
     /// ended](Self::has_passed).
-    pub fn mark(&self) -> Mark {
-        Mark(self.retire())
+    pub fn cookie(&self) -> GraceCookie {
+        GraceCookie(self.retire())
     }
 
-    /// Whether every reading that was in progress at `mark` has ended: what was unlinked before is seen by nobody.
+    /// Whether every reading that was in progress at `cookie` has ended: what was unlinked before is seen by nobody.
     /// Never true under a guard of the domain that was taken before.
-    pub fn has_passed(&self, mark: Mark) -> bool {
-        self.oldest_reader() > mark.0
+    pub fn has_passed(&self, cookie: GraceCookie) -> bool {
+        self.oldest_reader() > cookie.0
     }
 
     /// Waits until every reading that was in progress has ended, at most `longest`; `false` when one
     /// has not. Not to be called under a guard of the domain.
     #[cfg(not(any(loom, shuttle)))]
     pub fn synchronize(&self, longest: std::time::Duration) -> bool {
-        let mark = self.mark();
+        let cookie = self.cookie();
         let began = std::time::Instant::now();
-        while !self.has_passed(mark) {
+        while !self.has_passed(cookie) {
             if began.elapsed() > longest {
                 return false;
             }
@@ -112,9 +112,9 @@ impl Domain {
     }
 }
 
-/// A moment that readings in progress may outlast ([`Domain::mark`]).
+/// A moment that readings in progress may outlast ([`Domain::cookie`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(u64);
+pub struct GraceCookie(u64);
 
 /// One thread's right to read the tables of a domain.
 #[derive(Debug)]

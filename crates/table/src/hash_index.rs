@@ -78,13 +78,13 @@ impl HashIndex {
 
     /// The place that a number of a hash would have, if it is seen at once that there is none. `None` says nothing.
     #[inline(always)]
-    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+    pub fn vacancy(&self, hash: u64) -> Option<VacantEntry> {
         let home = self.home(hash);
         let [alike, vacant] = self.bucket(home).scan_both(tag_of(hash));
         if alike.first().is_some() || alike.overflowed {
             return None;
         }
-        vacant.first().map(|slot| Vacancy { home, slot, hash })
+        vacant.first().map(|slot| VacantEntry { home, slot, hash })
     }
 
     /// Puts a number into a place that was [found](Self::vacancy) since the last change; `false` when there are as many as
@@ -94,7 +94,7 @@ impl HashIndex {
     /// When the place is of a larger index.
     #[inline(always)]
     #[must_use]
-    pub fn occupy(&mut self, Vacancy { home, slot, hash }: Vacancy, number: u32) -> bool {
+    pub fn occupy(&mut self, VacantEntry { home, slot, hash }: VacantEntry, number: u32) -> bool {
         assert!(home < self.count, "the place is of another index");
         debug_assert!(self.bucket(home).scan_both(tag_of(hash))[1].any(|vacant| vacant == slot));
         if self.len == self.len_max {
@@ -107,12 +107,12 @@ impl HashIndex {
 
     /// Where a number lies, if it is seen at once that it is the only one of a hash. `None` says nothing.
     #[inline(always)]
-    pub fn only(&self, hash: u64, number: u32) -> Option<Occupied> {
+    pub fn only(&self, hash: u64, number: u32) -> Option<OccupiedEntry> {
         let home = self.home(hash);
         let bucket = self.bucket(home);
         let mut scan = bucket.scan(tag_of(hash));
         let slot = scan.next().filter(|&slot| bucket.record(slot) == number)?;
-        (scan.next().is_none() && !scan.overflowed).then_some(Occupied { home, slot, number })
+        (scan.next().is_none() && !scan.overflowed).then_some(OccupiedEntry { home, slot, number })
     }
 
     /// Removes the number of a place that was [found](Self::only) since the last change.
@@ -120,7 +120,7 @@ impl HashIndex {
     /// # Panics
     /// When the place is of a larger index.
     #[inline(always)]
-    pub fn vacate(&mut self, Occupied { home, slot, number }: Occupied) {
+    pub fn vacate(&mut self, OccupiedEntry { home, slot, number }: OccupiedEntry) {
         assert!(home < self.count, "the place is of another index");
         let bucket = self.bucket(home);
         debug_assert_eq!(bucket.record(slot), number, "the place has changed");
@@ -236,7 +236,7 @@ impl HashIndex {
 
 /// A place for a number in a [`HashIndex`], until that changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vacancy {
+pub struct VacantEntry {
     home: u32,
     slot: usize,
     hash: u64,
@@ -244,7 +244,7 @@ pub struct Vacancy {
 
 /// The place of a number in a [`HashIndex`], until that changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occupied {
+pub struct OccupiedEntry {
     home: u32,
     slot: usize,
     number: u32,

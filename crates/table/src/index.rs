@@ -15,10 +15,10 @@
 use std::collections::VecDeque;
 
 use crate::array::{Array, prefetch};
+use crate::bloom_filter::BloomFilter;
 use crate::bucket::{Bucket, SLOTS, tag_of};
 use crate::epoch::Domain;
 use crate::region::RegionError;
-use crate::sieve::Sieve;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
 const MODEL: bool = cfg!(any(loom, shuttle));
@@ -153,7 +153,7 @@ pub(crate) struct Segments(Box<[Segment]>);
 
 /// Segments not in use.
 #[derive(Debug, Default)]
-struct Spare {
+struct SpareSegments {
     /// Segments from here on were never used.
     fresh: u32,
     /// Split ones with the epoch in which it happened.
@@ -162,7 +162,7 @@ struct Spare {
 
 /// Where a key was found.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     segment: u32,
     slot: usize,
     passed: u32,
@@ -184,8 +184,8 @@ pub(crate) struct Index {
     directory: Box<[AtomicU32]>,
     buckets: Array<Bucket>,
     /// What may be in the buckets, if that is asked for.
-    sieve: Option<Sieve>,
-    spare: Mutex<Spare>,
+    bloom: Option<BloomFilter>,
+    spare: Mutex<SpareSegments>,
 }
 
 impl Index {
@@ -194,12 +194,12 @@ impl Index {
         // for readers of a former one.
         let buckets_max = (geometry.buckets as usize) << (geometry.depth + 1);
         let buckets = Array::reserve(buckets_max)?;
-        let sieve = is_sieved.then(|| Sieve::new(buckets_max)).transpose()?;
+        let bloom = is_sieved.then(|| BloomFilter::new(buckets_max)).transpose()?;
         let index = Self {
             geometry,
             directory: (0..1usize << geometry.depth).map(|_| AtomicU32::new(0)).collect(),
             buckets,
-            sieve,
+            bloom,
             spare: Mutex::default(),
         };
         for entries in index.directory.chunks(geometry.entries_per_stripe()) {
@@ -227,8 +227,8 @@ impl Index {
     /// Memory of the index in bytes.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn memory_bytes(&self) -> usize {
-        let sieve = self.sieve.as_ref().map_or(0, Sieve::memory_bytes);
-        size_of_val(&*self.directory) + self.buckets.memory().committed().0 + sieve
+        let bloom = self.bloom.as_ref().map_or(0, BloomFilter::memory_bytes);
+        size_of_val(&*self.directory) + self.buckets.memory().committed().0 + bloom
     }
 
     /// Slots of the segments in use.
@@ -260,20 +260,20 @@ impl Index {
         self.bucket(self.segment(hash), self.geometry.home(hash))
     }
 
-    /// Asks for what tells whether a hash may be there: its bucket's word in the sieve, or without one its bucket.
+    /// Asks for what tells whether a hash may be there: its bucket's Bloom filter, or without one its bucket.
     #[inline(always)]
     pub(crate) fn ask(&self, hash: u64) {
-        match &self.sieve {
-            Some(sieve) => sieve.prefetch(self.segment(hash) + self.geometry.home(hash)),
+        match &self.bloom {
+            Some(bloom) => bloom.prefetch(self.segment(hash) + self.geometry.home(hash)),
             None => prefetch(self.home(hash)),
         }
     }
 
-    /// Whether a hash may be there, as far as the sieve tells; then its bucket is asked for.
+    /// Whether a hash may be there, as far as the Bloom filter tells; then its bucket is fetched.
     #[inline(always)]
     pub(crate) fn may_have(&self, hash: u64) -> bool {
         let (segment, home) = (self.segment(hash), self.geometry.home(hash));
-        let may_have = self.sieve.as_ref().is_none_or(|sieve| sieve.may_have(segment + home, hash));
+        let may_have = self.bloom.as_ref().is_none_or(|bloom| bloom.may_have(segment + home, hash));
         if may_have {
             prefetch(self.bucket(segment, home));
         }
@@ -287,7 +287,7 @@ impl Index {
     }
 
     /// The first place with the hash's tag whose record `is` the wanted one.
-    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<Place> {
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<Location> {
         let (segment, home, tag) = (self.segment(hash), self.geometry.home(hash), tag_of(hash));
         for passed in 0..self.geometry.window() {
             let bucket = self.bucket(segment, self.geometry.after(home, passed));
@@ -295,7 +295,7 @@ impl Index {
             for slot in scan {
                 let record = bucket.record(slot);
                 if is(record) {
-                    return Some(Place { segment, slot, passed, record });
+                    return Some(Location { segment, slot, passed, record });
                 }
             }
             if !scan.overflowed {
@@ -331,12 +331,12 @@ impl Index {
     }
 
     /// Puts a new record in the place of an old one.
-    pub(crate) fn exchange(&self, hash: u64, place: Place, record: u32) {
+    pub(crate) fn exchange(&self, hash: u64, place: Location, record: u32) {
         self.place(hash, place.segment, place.passed).set_record(place.slot, record);
     }
 
     /// Removes a key.
-    pub(crate) fn unlink(&self, segments: &mut Segments, hash: u64, place: Place) {
+    pub(crate) fn unlink(&self, segments: &mut Segments, hash: u64, place: Location) {
         self.place(hash, place.segment, place.passed).clear(place.slot);
         for passed in 0..place.passed {
             self.place(hash, place.segment, passed).unpass();
@@ -372,11 +372,11 @@ impl Index {
         })
     }
 
-    /// Has the sieve say what is in a bucket that has changed.
+    /// Updates the Bloom filter of a bucket that has changed.
     fn renew(&self, hash: u64, segment: u32, passed: u32) {
-        if let Some(sieve) = &self.sieve {
+        if let Some(bloom) = &self.bloom {
             let number = segment + self.geometry.after(self.geometry.home(hash), passed);
-            sieve.renew(number, self.place(hash, segment, passed));
+            bloom.renew(number, self.place(hash, segment, passed));
         }
     }
 
@@ -385,9 +385,9 @@ impl Index {
             self.place(hash, room.segment, passed).pass();
             self.renew(hash, room.segment, passed);
         }
-        if let Some(sieve) = &self.sieve {
+        if let Some(bloom) = &self.bloom {
             let number = room.segment + self.geometry.after(self.geometry.home(hash), room.passed);
-            sieve.add(number, tag_of(hash));
+            bloom.add(number, tag_of(hash));
         }
         self.place(hash, room.segment, room.passed).fill(room.slot, tag_of(hash), record);
     }
@@ -470,7 +470,7 @@ impl Index {
     }
 
     /// A segment that was split long enough ago, or a new one.
-    fn empty_segment(&self, spare: &mut Spare, domain: &Domain) -> Option<u32> {
+    fn empty_segment(&self, spare: &mut SpareSegments, domain: &Domain) -> Option<u32> {
         let Some(&(stamp, segment)) = spare.retired.front() else { return self.fresh_segment(spare) };
         if domain.oldest_reader() <= stamp {
             return self.fresh_segment(spare);
@@ -478,18 +478,18 @@ impl Index {
         spare.retired.pop_front();
         for bucket in 0..self.geometry.buckets {
             self.bucket(segment, bucket).wipe();
-            if let Some(sieve) = &self.sieve {
-                sieve.renew(segment + bucket, self.bucket(segment, bucket));
+            if let Some(bloom) = &self.bloom {
+                bloom.renew(segment + bucket, self.bucket(segment, bucket));
             }
         }
         Some(segment)
     }
 
-    fn fresh_segment(&self, spare: &mut Spare) -> Option<u32> {
+    fn fresh_segment(&self, spare: &mut SpareSegments) -> Option<u32> {
         let first = spare.fresh * self.geometry.buckets;
         let end = (first + self.geometry.buckets) as usize;
         let has_memory =
-            self.buckets.grow_to(end) && self.sieve.as_ref().is_none_or(|sieve| sieve.grow_to(end));
+            self.buckets.grow_to(end) && self.bloom.as_ref().is_none_or(|bloom| bloom.grow_to(end));
         has_memory.then(|| {
             spare.fresh += 1;
             first

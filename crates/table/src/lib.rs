@@ -2,11 +2,11 @@
 //!
 //! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
-//! - [`Lines`]: memory that a table shares with what is used together with its records, page by page;
+//! - [`LineSlab`]: memory that a table shares with what is used together with its records, page by page;
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`TokenBucket`]: rates, shared by workers without a lock;
 //! - [`HashIndex`], [`Slots`], [`Wheel`]: what a thread's own tables are made of;
-//! - [`Places`]: where what is larger than memory lies, by hash, in words that any thread reads;
+//! - [`SetIndex`]: where what is larger than memory lies, by hash, in words that any thread reads;
 //! - [`Domain`]: the grace periods after which a replaced record's memory is used again;
 //! - [`Region`]: memory in the largest pages to be had.
 //!
@@ -18,6 +18,7 @@
 //! ```
 
 mod array;
+mod bloom_filter;
 mod bucket;
 mod epoch;
 mod free;
@@ -26,14 +27,13 @@ mod hash;
 mod hash_index;
 mod index;
 #[cfg(not(any(loom, shuttle)))]
-mod lines;
-mod places;
+mod line_slab;
 mod policer;
 mod prefix;
 mod region;
 #[cfg(not(any(loom, shuttle)))]
 mod reserve;
-mod sieve;
+mod set_index;
 mod slab;
 #[cfg(not(any(loom, shuttle)))]
 mod slots;
@@ -44,16 +44,16 @@ pub mod waits;
 mod wheel;
 
 pub use array::prefetch;
-pub use epoch::{Domain, Guard, Mark, Reader, TooManyReaders};
+pub use epoch::{Domain, GraceCookie, Guard, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
-pub use hash_index::{HashIndex, Matches, Occupied, Vacancy};
+pub use hash_index::{HashIndex, Matches, OccupiedEntry, VacantEntry};
 #[cfg(not(any(loom, shuttle)))]
-pub use lines::{LineCursor, Lines};
-pub use places::{Places, Put};
+pub use line_slab::{LineCursor, LineSlab};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};
 pub use region::{Pages, Region, RegionError};
+pub use set_index::{Insertion, SetIndex};
 #[cfg(not(any(loom, shuttle)))]
 pub use slots::Slots;
 pub use stages::{Probe, Stages};

@@ -17,13 +17,13 @@ const STEP: usize = 8 << 20;
 pub(crate) struct Reserve {
     base: NonNull<u8>,
     len: usize,
-    committed: Mutex<Committed>,
+    committed: Mutex<CommittedMemory>,
     /// What is to be unmapped in the end.
     mapping: map::Mapping,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Committed {
+struct CommittedMemory {
     bytes: usize,
     pages: Pages,
 }
@@ -43,7 +43,7 @@ impl Reserve {
         let bytes = bytes.max(1);
         let (mapping, base, len) = map::reserve(bytes).map_err(|source| RegionError::new(bytes, source))?;
         // The largest pages until a step had to do with less.
-        let committed = Mutex::new(Committed { bytes: 0, pages: Pages::Huge1G });
+        let committed = Mutex::new(CommittedMemory { bytes: 0, pages: Pages::Huge1G });
         Ok(Self { base, len, committed, mapping })
     }
 

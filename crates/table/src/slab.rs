@@ -2,10 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-use crate::array::{Array, Zeroed};
+use crate::array::{Array, Zeroable};
 use crate::free::{Cursor, FreeCells};
 #[cfg(not(any(loom, shuttle)))]
-use crate::lines::Lines;
+use crate::line_slab::LineSlab;
 use crate::region::RegionError;
 use crate::sync::{Arc, UnsafeCell};
 
@@ -22,7 +22,7 @@ pub(crate) struct Record<K, V> {
 pub(crate) struct Cell<K, V>(UnsafeCell<MaybeUninit<Record<K, V>>>);
 
 // SAFETY: uninitialised memory may have any bytes.
-unsafe impl<K, V> Zeroed for Cell<K, V> {
+unsafe impl<K, V> Zeroable for Cell<K, V> {
     #[cfg(any(loom, shuttle))]
     fn zeroed() -> Self {
         Self(UnsafeCell::new(MaybeUninit::uninit()))
@@ -59,7 +59,7 @@ impl<K, V> Slab<K, V> {
 
     /// A slab that takes its records among lines.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn among(lines: &Lines) -> Self {
+    pub(crate) fn among(lines: &LineSlab) -> Self {
         Self { cells: lines.memory.shared(), free: Arc::clone(&lines.free) }
     }
 

@@ -97,7 +97,7 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
     }
 
     /// Whether a key may be there, as far as can be told without its bucket, which is asked for then. Where the table has a
-    /// [sieve](Table::sieved), `false` of nearly all that are not there; else always `true`.
+    /// [Bloom filter](Table::with_bloom_filter), `false` of nearly all that are not there; else always `true`.
     #[inline(always)]
     #[must_use]
     pub fn may_have(self, key: &K) -> bool {

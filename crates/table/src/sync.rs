@@ -49,7 +49,7 @@ impl<T> UnsafeCell<T> {
 /// pairs them.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 /// Locks, also after a writer panicked: every structure here is valid between two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {

@@ -10,15 +10,15 @@ use crate::array::prefetch;
 use crate::epoch::{Domain, Guard};
 use crate::free::Cursor;
 use crate::hash::{Key, Seed};
-use crate::index::{Geometry, Index, Keys, Place, Segments};
+use crate::index::{Geometry, Index, Keys, Location, Segments};
 #[cfg(not(any(loom, shuttle)))]
-use crate::lines::Lines;
+use crate::line_slab::LineSlab;
 #[cfg(not(any(loom, shuttle)))]
 use crate::region::Pages;
 use crate::region::RegionError;
 use crate::slab::{Cell, Record, Slab};
 use crate::stages::{Probe, Stages};
-use crate::sync::{AtomicU64, Mutex, Ordering, Padded, lock, pause};
+use crate::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock, pause};
 
 /// Most keys of one batched lookup.
 pub const LOOKUP_BATCH_MAX: usize = 32;
@@ -80,9 +80,9 @@ pub struct Table<K, V> {
     pub(crate) index: Index,
     pub(crate) slab: Slab<K, V>,
     domain: Domain,
-    stripes: Box<[Padded<Mutex<Stripe>>]>,
+    stripes: Box<[CachePadded<Mutex<Stripe>>]>,
     keys_max: u32,
-    len: Padded<AtomicU64>,
+    len: CachePadded<AtomicU64>,
 }
 
 /// What the writers of one part of the keys share.
@@ -127,13 +127,13 @@ impl<K: Key, V> Table<K, V> {
         Self::with_seed(domain, keys_max, Seed::random())
     }
 
-    /// As [`Table::new`], with a sieve: for who looks for several keys of which few are there. [`Stages::ask`] and
+    /// As [`Table::new`], with a Bloom filter for each bucket: for who looks for several keys of which few are there. [`Stages::ask`] and
     /// [`Stages::may_have`] then tell for an eighth of the index's memory, most of the time in the cache, which buckets are
     /// worth fetching.
     ///
     /// # Errors
     /// [`RegionError`] when the address space is not to be had.
-    pub fn sieved(domain: &Domain, keys_max: u32) -> Result<Self, RegionError> {
+    pub fn with_bloom_filter(domain: &Domain, keys_max: u32) -> Result<Self, RegionError> {
         Self::made(domain, keys_max, Slab::new(Self::records_of(keys_max))?, Seed::random(), true)
     }
 
@@ -151,7 +151,7 @@ impl<K: Key, V> Table<K, V> {
     /// # Errors
     /// [`RegionError`] when the address space is not to be had.
     #[cfg(not(any(loom, shuttle)))]
-    pub fn among(domain: &Domain, keys_max: u32, lines: &Lines) -> Result<Self, RegionError> {
+    pub fn among(domain: &Domain, keys_max: u32, lines: &LineSlab) -> Result<Self, RegionError> {
         Self::made(domain, keys_max, Slab::among(lines), Seed::random(), false)
     }
 
@@ -175,8 +175,8 @@ impl<K: Key, V> Table<K, V> {
             pending: Vec::new(),
             retired: VecDeque::new(),
         };
-        let stripes = (0..index.geometry().stripes()).map(|_| Padded(Mutex::new(stripe()))).collect();
-        let len = Padded(AtomicU64::new(0));
+        let stripes = (0..index.geometry().stripes()).map(|_| CachePadded(Mutex::new(stripe()))).collect();
+        let len = CachePadded(AtomicU64::new(0));
         Ok(Self { seed, index, slab, domain: domain.clone(), stripes, keys_max, len })
     }
 
@@ -320,7 +320,7 @@ impl<K: Key, V> Table<K, V> {
 
     /// Under a guard or the stripe's lock, either of which keeps what the index names.
     #[inline]
-    fn find(&self, hash: u64, key: &K) -> Option<Place> {
+    fn find(&self, hash: u64, key: &K) -> Option<Location> {
         self.index.find(hash, |record| self.cell(record).key == *key)
     }
 
@@ -369,7 +369,7 @@ impl<K: Key, V> Table<K, V> {
         &self,
         stripe: &mut Stripe,
         hash: u64,
-        place: Place,
+        place: Location,
         (index, record): (u32, Record<K, V>),
     ) -> Result<bool, TableError> {
         // SAFETY: just taken from the slab.

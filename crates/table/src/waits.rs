@@ -14,7 +14,7 @@ const LINE: usize = 64;
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitCounts {
     /// Lines that were read, each once.
     pub lines: usize,
     /// The longest chain of lines each of which had to be there before the next could be asked for.
@@ -28,14 +28,14 @@ mod recorder {
     use std::cell::{Cell, RefCell};
     use std::collections::HashMap;
 
-    use super::{LINE, Waits};
+    use super::{LINE, WaitCounts};
 
     /// What is known while somebody counts.
     #[derive(Debug, Default)]
     struct Recorder {
         /// By line: its place in its chain, and whether it was read.
         known: HashMap<usize, (usize, bool)>,
-        counted: Waits,
+        counted: WaitCounts,
     }
 
     impl Recorder {
@@ -81,7 +81,7 @@ mod recorder {
         });
     }
 
-    pub(super) fn counted(act: impl FnOnce()) -> Waits {
+    pub(super) fn counted(act: impl FnOnce()) -> WaitCounts {
         IS_COUNTING.set(true);
         act();
         IS_COUNTING.set(false);
@@ -109,7 +109,7 @@ pub(crate) fn asked<T>(value: &T, bytes_max: usize) {
 
 /// What this thread reads of what is noted while it does something. Only in builds with debug assertions.
 #[cfg(debug_assertions)]
-pub fn counted(act: impl FnOnce()) -> Waits {
+pub fn counted(act: impl FnOnce()) -> WaitCounts {
     recorder::counted(act)
 }
 
@@ -141,7 +141,7 @@ mod tests {
             read(policer);
             read(counter);
         });
-        assert_eq!(together, Waits { lines: 4, chain: 3, unasked: 0 });
+        assert_eq!(together, WaitCounts { lines: 4, chain: 3, unasked: 0 });
         let chained = counted(|| {
             lookup();
             crate::prefetch(rule);
@@ -149,7 +149,7 @@ mod tests {
             crate::prefetch(counter);
             read(counter);
         });
-        assert_eq!(chained, Waits { lines: 4, chain: 4, unasked: 0 });
+        assert_eq!(chained, WaitCounts { lines: 4, chain: 4, unasked: 0 });
     }
 
     #[test]
@@ -162,9 +162,9 @@ mod tests {
             crate::prefetch(counter);
             read(counter);
         });
-        assert_eq!(waits, Waits { lines: 3, chain: 3, unasked: 1 });
-        assert_eq!(counted(|| read(&LINES)), Waits { lines: 6, chain: 6, unasked: 6 });
+        assert_eq!(waits, WaitCounts { lines: 3, chain: 3, unasked: 1 });
+        assert_eq!(counted(|| read(&LINES)), WaitCounts { lines: 6, chain: 6, unasked: 6 });
         read(bucket);
-        assert_eq!(counted(|| ()), Waits::default(), "nobody counts outside");
+        assert_eq!(counted(|| ()), WaitCounts::default(), "nobody counts outside");
     }
 }

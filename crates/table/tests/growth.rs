@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn a_sieve_lets_through_what_is_there(ops in prop::collection::vec(op(), 1..if cfg!(miri) { 3 } else { 12 })) {
         let domain = Domain::new();
-        let table = Table::sieved(&domain, KEYS_MAX).unwrap();
+        let table = Table::with_bloom_filter(&domain, KEYS_MAX).unwrap();
         let mut model = HashMap::new();
         for (value, op) in (0..).zip(&ops) {
             apply(&table, &mut model, op, value);
@@ -112,7 +112,7 @@ proptest! {
 #[test]
 fn a_sieve_holds_back_most_of_what_is_not_there() {
     let domain = Domain::new();
-    let table = Table::sieved(&domain, KEYS_MAX).unwrap();
+    let table = Table::with_bloom_filter(&domain, KEYS_MAX).unwrap();
     let mut reader = domain.reader().unwrap();
     let absent = u64::from(KEYS_MAX)..2 * u64::from(KEYS_MAX);
     for key in 0..u64::from(KEYS_MAX) {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kaido_table::{Domain, Places, Put, Seed, Table, Ticks, TokenBucket};
+use kaido_table::{Domain, Insertion, Seed, SetIndex, Table, Ticks, TokenBucket};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -209,7 +209,7 @@ fn a_rate_that_changes_beside_a_worker_loses_nothing() {
 }
 
 /// Puts a word into an index of places; its lowest four bits are the thing, those above its age.
-fn place(places: &Places, word: u64) -> Put {
+fn place(places: &SetIndex, word: u64) -> Insertion {
     places.put(1, word, |other| other & 0xf == word & 0xf, |other| other >> 4)
 }
 
@@ -222,7 +222,7 @@ unsafe impl Sync for Things {}
 #[test]
 fn who_finds_a_place_finds_what_was_put_there_before() {
     loom::model(|| {
-        let places = Arc::new(Places::new(1).unwrap());
+        let places = Arc::new(SetIndex::new(1).unwrap());
         let things = Arc::new(Things([UnsafeCell::new(false), UnsafeCell::new(false)]));
         let reader = {
             let (places, things) = (places.clone(), things.clone());
@@ -247,8 +247,8 @@ fn who_finds_a_place_finds_what_was_put_there_before() {
 #[test]
 fn a_word_is_taken_out_once_whatever_takes_its_place() {
     loom::model(|| {
-        let places = Arc::new(Places::new(1).unwrap());
-        assert_eq!(place(&places, 0x11), Put::Added);
+        let places = Arc::new(SetIndex::new(1).unwrap());
+        assert_eq!(place(&places, 0x11), Insertion::Added);
         let removed: Vec<_> = (0..2)
             .map(|_| {
                 let places = places.clone();
@@ -257,8 +257,8 @@ fn a_word_is_taken_out_once_whatever_takes_its_place() {
             .collect();
         let put = place(&places, 0x21);
         let removed = removed.into_iter().map(|thread| thread.join().unwrap()).filter(|&done| done).count();
-        assert_eq!(removed, usize::from(put == Put::Added), "{put:?}");
-        assert!(matches!(put, Put::Added | Put::Replaced(0x11)), "{put:?}");
+        assert_eq!(removed, usize::from(put == Insertion::Added), "{put:?}");
+        assert!(matches!(put, Insertion::Added | Insertion::Replaced(0x11)), "{put:?}");
         assert!(places.find(1).eq([0x21]));
     });
 }

@@ -93,7 +93,7 @@ fn a_key_that_is_found_passes_the_sieve() {
     shuttle::check_random(
         || {
             let domain = Domain::new();
-            let table: Arc<Marks> = Arc::new(Table::sieved(&domain, 5).unwrap());
+            let table: Arc<Marks> = Arc::new(Table::with_bloom_filter(&domain, 5).unwrap());
             table.insert(1, Marked(1)).unwrap();
             let looking = {
                 let (table, mut reader) = (table.clone(), domain.reader().unwrap());

@@ -8,11 +8,11 @@ use kaido_upf::node::WorkerEvent;
 use kaido_upf::offload::{
     KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
 };
-use kaido_upf::record::{Counted, Direction, FlowAsk, LINES_MAX, SessionIndex, TunnelShape};
+use kaido_upf::record::{CountScope, Direction, EncapTemplate, FlowMatch, LINES_MAX, SessionIndex};
 use kaido_upf::rules::{AddressMatch, Teid};
 use kaido_upf::usage::{OffloadedCounters, UsageSlot};
 use kaido_xdp::offload::{
-    self, Counts, OffloadAsks, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadRecord,
+    self, Counts, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadMatch, OffloadRecord,
     OffloadRule, ThresholdEvent, UsageCell,
 };
 use kaido_xdp::{Offload, OffloadError};
@@ -112,12 +112,12 @@ pub fn record(
 }
 
 /// Into a tunnel of a shape, with the headers of that template.
-pub fn tunnel(template: u32, shape: &TunnelShape, teid: Teid) -> OffloadDestination {
+pub fn tunnel(template: u32, encap: &EncapTemplate, teid: Teid) -> OffloadDestination {
     OffloadDestination::Tunnel {
         template,
         teid: teid.0,
-        qfi: shape.qfi.map(|qfi| qfi.0),
-        container_uplink: shape.container_uplink,
+        qfi: encap.qfi.map(|qfi| qfi.0),
+        container_uplink: encap.container_uplink,
     }
 }
 
@@ -126,9 +126,9 @@ fn offload_rule(rule: &KernelRule, destination: OffloadDestination) -> OffloadRu
     let usage = rule.usage.iter().map(|(slot, what)| UsageCell {
         cell: slot.0,
         counts: match what {
-            Counted::Passed => Counts::Passed,
-            Counted::All => Counts::All,
-            Counted::Dropped => Counts::Dropped,
+            CountScope::Passed => Counts::Passed,
+            CountScope::All => Counts::All,
+            CountScope::Dropped => Counts::Dropped,
         },
     });
     OffloadRule {
@@ -140,14 +140,14 @@ fn offload_rule(rule: &KernelRule, destination: OffloadDestination) -> OffloadRu
     }
 }
 
-fn offload_asks(ask: &FlowAsk) -> OffloadAsks {
-    let FlowAsk { qfi, protocol, remote, ports } = *ask;
+fn offload_asks(ask: &FlowMatch) -> OffloadMatch {
+    let FlowMatch { qfi, protocol, remote, ports } = *ask;
     let remote = match remote {
         AddressMatch::Any => None,
         AddressMatch::V4(network, len) => Some((network.into(), len)),
         AddressMatch::V6(network, len) => Some((network.into(), len)),
     };
-    OffloadAsks { qfi, protocol, remote, ports }
+    OffloadMatch { qfi, protocol, remote, ports }
 }
 
 fn offload_key(key: &KernelKey) -> OffloadKey {

@@ -195,7 +195,7 @@ struct Neighbour {
 
 /// Where a neighbour is, and whether it is to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct NeighbourLookup {
     /// Its Ethernet address, where known.
     pub mac: Option<[u8; 6]>,
     /// It is to be asked for now, by who got this.
@@ -217,12 +217,12 @@ impl LanNeighbours {
     }
 
     /// Looks a neighbour up. Beyond `NEIGHBOURS_MAX` those that did not answer make room.
-    pub fn look(&self, lan: LanId, address: IpAddr, now: Instant) -> Whereabouts {
+    pub fn look(&self, lan: LanId, address: IpAddr, now: Instant) -> NeighbourLookup {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= NEIGHBOURS_MAX && !known.contains_key(&(lan, address)) {
             known.retain(|_, other| other.mac.is_some());
             if known.len() >= NEIGHBOURS_MAX {
-                return Whereabouts { mac: None, ask: false };
+                return NeighbourLookup { mac: None, ask: false };
             }
         }
         let neighbour =
@@ -237,7 +237,7 @@ impl LanNeighbours {
         if ask {
             neighbour.asked = Some(now);
         }
-        Whereabouts { mac: neighbour.mac, ask }
+        NeighbourLookup { mac: neighbour.mac, ask }
     }
 
     /// A neighbour says where it is. Only one that was looked for is listened to.
@@ -306,7 +306,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let look = |seconds| known.look(LanId(1), ip("10.0.0.1"), at(seconds));
-        let where_is = |mac, ask| Whereabouts { mac, ask };
+        let where_is = |mac, ask| NeighbourLookup { mac, ask };
         known.learn(LanId(1), ip("10.0.0.1"), [9; 6], start);
         assert_eq!(look(0), where_is(None, true), "nobody asked for it before");
         assert_eq!(look(0), where_is(None, false));

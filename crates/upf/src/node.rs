@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use kaido_engine::Doorbell;
-use kaido_table::{Domain, Lines, RegionError, Table};
+use kaido_engine::Notifier;
+use kaido_table::{Domain, LineSlab, RegionError, Table};
 
 use self::control_planes::ControlPlaneInbox;
 pub use self::control_planes::ControlPlaneMessage;
 pub use self::settings::{
-    EndpointScope, ForwardingPolicy, Instance, Marking, NodeSettings, OuterSourcePort, PolicyWay, PortRole,
-    UdpChecksums,
+    DscpMarking, EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget,
+    PortRole, UdpChecksums,
 };
 
 pub(crate) use self::settings::is_within;
@@ -36,7 +36,7 @@ use crate::record::{
     Detection, ExtendedActions, LINES_MAX, LineMemory, Record, SessionIndex, SessionKey, Tunnel, Tunnels,
 };
 use crate::rules::{PacketDelays, PdrId, Qfi, Teid, UrrId};
-use crate::shared::Shared;
+use crate::shared::Interner;
 use crate::slow_path::SlowPathCounters;
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
@@ -169,10 +169,10 @@ const RULE_LINES: u32 = 8;
 const _: () = assert!(RULE_LINES as usize == 2 * LINES_MAX);
 
 /// Lines for the records of so many sessions, for their rules where they have several, and for counters.
-fn lines(sessions: u32, counters: u32) -> Result<Lines, RegionError> {
+fn lines(sessions: u32, counters: u32) -> Result<LineSlab, RegionError> {
     let records = Table::<SessionKey, Record>::records_of(keys_max(sessions));
     let rules = sessions.saturating_mul(RULE_LINES);
-    Lines::new(records.saturating_add(rules).saturating_add(counters))
+    LineSlab::new(records.saturating_add(rules).saturating_add(counters))
 }
 
 /// Everything that control and workers share.
@@ -187,9 +187,9 @@ pub struct Node {
     /// Where the rules of records with several lie.
     pub(crate) lines: Arc<LineMemory>,
     /// What rules ask of packets.
-    pub(crate) detections: Shared<Detection>,
+    pub(crate) detections: Interner<Detection>,
     /// What few rules ask for beside their action.
-    pub(crate) extended_actions: Shared<ExtendedActions>,
+    pub(crate) extended_actions: Interner<ExtendedActions>,
     /// What applications are known by.
     pub(crate) applications: Applications,
     /// Lengths of the framed routes in the table.
@@ -220,9 +220,9 @@ pub struct Node {
     pub(crate) clock: Clock,
     events: SyncSender<WorkerEvent>,
     /// Where the control side hears of events while it sleeps.
-    listener: OnceLock<Arc<Doorbell>>,
+    listener: OnceLock<Arc<Notifier>>,
     /// Where workers hear of orders and changes while they sleep.
-    bells: Mutex<Vec<Arc<Doorbell>>>,
+    notifiers: Mutex<Vec<Arc<Notifier>>>,
     /// Events that workers have sent, and those of them that the control side has received.
     events_sent: AtomicU64,
     events_received: AtomicU64,
@@ -265,7 +265,7 @@ impl Node {
     /// With its records among lines.
     fn among(
         settings: NodeSettings,
-        lines: &Lines,
+        lines: &LineSlab,
         usage: UsageCounters,
         policers: Policers,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
@@ -283,8 +283,8 @@ impl Node {
             framed: FramedLengths::default(),
             tunnels: Tunnels::default(),
             usage,
-            detections: Shared::default(),
-            extended_actions: Shared::default(),
+            detections: Interner::default(),
+            extended_actions: Interner::default(),
             lan_neighbours: LanNeighbours::default(),
             ethernet: Ethernet::new(&settings.ethernet),
             echoes: AwaitedEchoes::default(),
@@ -295,7 +295,7 @@ impl Node {
             settings,
             events,
             listener: OnceLock::new(),
-            bells: Mutex::default(),
+            notifiers: Mutex::default(),
             events_sent: AtomicU64::new(0),
             events_received: AtomicU64::new(0),
             buffer_changes: AtomicU64::new(0),
@@ -313,25 +313,25 @@ impl Node {
         let sent = self.events.try_send(event).is_ok();
         self.events_sent.fetch_add(sent.into(), Ordering::Relaxed);
         if let Some(listener) = self.listener.get() {
-            listener.ring();
+            listener.notify();
         }
         sent
     }
 
-    /// Has each event ring a bell of the control side; the first that is given counts.
-    pub fn listen(&self, bell: Arc<Doorbell>) {
+    /// Notifies the control side at each event; the first notifier that is given counts.
+    pub fn listen(&self, notifier: Arc<Notifier>) {
         // Whoever asks again has the same in mind.
-        let _ = self.listener.set(bell);
+        let _ = self.listener.set(notifier);
     }
 
-    /// Has orders and changes ring a worker's bell.
-    pub(crate) fn attach(&self, bell: &Arc<Doorbell>) {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(bell));
+    /// Notifies a worker at orders and changes.
+    pub(crate) fn attach(&self, notifier: &Arc<Notifier>) {
+        self.notifiers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(notifier));
     }
 
-    fn ring(&self) {
-        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.iter().for_each(|bell| bell.ring());
+    fn notify(&self) {
+        let notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        notifiers.iter().for_each(|notifier| notifier.notify());
     }
 
     /// Notes that the control side has taken an event.
@@ -363,7 +363,7 @@ impl Node {
         changes.push_back(change);
         self.buffer_changes.fetch_add(1, Ordering::Release);
         drop(changes);
-        self.ring();
+        self.notify();
     }
 
     /// The changes after the first `since`; `None` when they are too many to be still known.
@@ -378,7 +378,7 @@ impl Node {
     pub fn hear_control_plane(&self, message: ControlPlaneMessage) {
         let is_known = self.tunnels.is_control_plane(message.from.ip());
         self.from_control_planes.put(message, is_known, Instant::now());
-        self.ring();
+        self.notify();
     }
 
     /// Asks the workers; the next to look does it.
@@ -387,7 +387,7 @@ impl Node {
         orders.push(order);
         self.orders_waiting.store(orders.len() as u64, Ordering::Release);
         drop(orders);
-        self.ring();
+        self.notify();
     }
 
     /// Whether something was asked that no worker has taken.

@@ -19,8 +19,9 @@ use crate::lan::LanId;
 use crate::node::{Node, NodeSettings, WorkerEvent};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, Destination, Direction, FlowAsk, InstanceId, KeyParts, LINES_MAX, N6Exit, Record, RuleList,
-    RuleView, Rules, SessionIndex, SessionKey, ShapeId, TunnelShape, UeAddresses, UsageSlots, asks_of,
+    Action, Destination, Direction, EncapTemplate, EncapTemplateId, FlowMatch, InstanceId, KeyParts,
+    LINES_MAX, N6Exit, Record, RuleList, RuleView, Rules, SessionIndex, SessionKey, UeAddresses, UsageSlots,
+    asks_of,
 };
 use crate::rules::Teid;
 
@@ -112,9 +113,9 @@ pub enum KernelDestination {
     /// Into a tunnel.
     Tunnel {
         /// The number of its shape; a number stands for one shape as long as the node runs.
-        id: ShapeId,
+        id: EncapTemplateId,
         /// Its shape.
-        shape: TunnelShape,
+        encap: EncapTemplate,
         /// UDP has a checksum: of all tunnels of the shape, or of none.
         udp_checksum: bool,
         /// The peer's TEID.
@@ -138,16 +139,16 @@ pub struct KernelRecord {
     /// Its rules in the order of precedence. What matches none of them is the workers'.
     pub lines: ArrayVec<KernelLine, LINES_MAX>,
     /// Why there are none of the rules behind them.
-    pub beyond: Option<Unfit>,
+    pub beyond: Option<OffloadRefusal>,
 }
 
 /// A rule in the kernel, and what packets must be that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelLine {
     /// What they must be.
-    pub ask: FlowAsk,
+    pub ask: FlowMatch,
     /// What becomes of them, or why they are the workers'.
-    pub rule: Result<KernelRule, Unfit>,
+    pub rule: Result<KernelRule, OffloadRefusal>,
 }
 
 /// What becomes of a packet in the kernel.
@@ -164,7 +165,7 @@ pub struct KernelRule {
 /// Why packets are left to the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unfit {
+pub enum OffloadRefusal {
     /// 5G virtual networks, and networks behind UEs are found by the workers alone.
     #[error("the key is of a 5G virtual network, or of a network behind the UE")]
     Key,
@@ -234,20 +235,20 @@ impl KernelRecord {
     /// The kernel's form of a record under a key.
     ///
     /// # Errors
-    /// [`Unfit`] where no packet of the key would be the kernel's.
-    pub fn of(key: &SessionKey, record: &Record, node: &Node) -> Result<Self, Unfit> {
+    /// [`OffloadRefusal`] where no packet of the key would be the kernel's.
+    pub fn of(key: &SessionKey, record: &Record, node: &Node) -> Result<Self, OffloadRefusal> {
         if KernelKey::of(key, &node.settings).is_none() {
-            return Err(Unfit::Key);
+            return Err(OffloadRefusal::Key);
         }
         let ue = record.ue();
         let unfit = [
-            (Unfit::Ethernet, record.is_ethernet()),
-            (Unfit::Traced, node.tracer.is_traced(record.session())),
-            (Unfit::Prefix, ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
-            (Unfit::Framed, !record.framed().is_empty()),
-            (Unfit::Applications, record.listens()),
-            (Unfit::Monitored, !record.monitors().is_empty()),
-            (Unfit::Bound, !record.gnbs().is_empty()),
+            (OffloadRefusal::Ethernet, record.is_ethernet()),
+            (OffloadRefusal::Traced, node.tracer.is_traced(record.session())),
+            (OffloadRefusal::Prefix, ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
+            (OffloadRefusal::Framed, !record.framed().is_empty()),
+            (OffloadRefusal::Applications, record.inspects()),
+            (OffloadRefusal::Monitored, !record.monitors().is_empty()),
+            (OffloadRefusal::Bound, !record.gnbs().is_empty()),
         ];
         if let Some((unfit, _)) = unfit.into_iter().find(|(_, is_so)| *is_so) {
             return Err(unfit);
@@ -259,36 +260,36 @@ impl KernelRecord {
         match record.rules(&node.tunnels) {
             Rules::One(action) => {
                 let rule = KernelRule::of(&action, is_tunnel, direction, &node.settings);
-                fitted.lines.push(KernelLine { ask: FlowAsk::any(record.folded_qfi()), rule });
+                fitted.lines.push(KernelLine { ask: FlowMatch::any(record.folded_qfi()), rule });
             }
             Rules::Filtered(rules) => fitted.beyond = fitted.add(rules, is_tunnel, node).err(),
         }
-        if fitted.left().any(|unfit| unfit == Unfit::Buffering) {
+        if fitted.left().any(|unfit| unfit == OffloadRefusal::Buffering) {
             // What waits goes first, and the kernel does not know of it.
-            return Err(Unfit::Buffering);
+            return Err(OffloadRefusal::Buffering);
         }
         if fitted.lines.iter().any(|line| line.rule.is_ok()) {
             return Ok(fitted);
         }
         // Where there is neither, no packet of the fast path can match a rule.
         let unfit = fitted.left().next();
-        Err(unfit.unwrap_or(Unfit::Filters))
+        Err(unfit.unwrap_or(OffloadRefusal::Filters))
     }
 
     /// Adds rules up to one that cannot be told here from others.
-    fn add(&mut self, rules: RuleList<'_>, is_tunnel: bool, node: &Node) -> Result<(), Unfit> {
+    fn add(&mut self, rules: RuleList<'_>, is_tunnel: bool, node: &Node) -> Result<(), OffloadRefusal> {
         for filtered in rules.iter().filter(|rule| rule.detection().is_met(self.direction)) {
-            let asks = asks_of(filtered.detection()).ok_or(Unfit::Filters)?;
+            let asks = asks_of(filtered.detection()).ok_or(OffloadRefusal::Filters)?;
             let rule = KernelRule::of_filtered(&filtered, is_tunnel, self.direction, node);
             for ask in asks {
-                self.lines.try_push(KernelLine { ask, rule }).map_err(|_| Unfit::Rules)?;
+                self.lines.try_push(KernelLine { ask, rule }).map_err(|_| OffloadRefusal::Rules)?;
             }
         }
         Ok(())
     }
 
     /// Why packets of it are left to the workers that match some of its rules, or none.
-    pub fn left(&self) -> impl Iterator<Item = Unfit> + '_ {
+    pub fn left(&self) -> impl Iterator<Item = OffloadRefusal> + '_ {
         self.lines.iter().filter_map(|line| line.rule.err()).chain(self.beyond)
     }
 }
@@ -299,12 +300,12 @@ impl KernelRule {
         is_tunnel: bool,
         direction: Direction,
         node: &Node,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, OffloadRefusal> {
         if !rule.on_quota().is_empty() {
-            return Err(Unfit::QuotaAction);
+            return Err(OffloadRefusal::QuotaAction);
         }
         if rule.extended().is_some() {
-            return Err(Unfit::ExtendedActions);
+            return Err(OffloadRefusal::ExtendedActions);
         }
         Self::of(&rule.action(&node.tunnels), is_tunnel, direction, &node.settings)
     }
@@ -314,18 +315,18 @@ impl KernelRule {
         is_tunnel: bool,
         direction: Direction,
         settings: &NodeSettings,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, OffloadRefusal> {
         let destination = destination(action, direction, settings)?;
         if is_tunnel && matches!(destination, KernelDestination::Tunnel { .. }) {
             // Its hops stay as they are, and its extension headers go on with it.
-            return Err(Unfit::Relayed);
+            return Err(OffloadRefusal::Relayed);
         }
         let drops = matches!(destination, KernelDestination::GateClosed | KernelDestination::FarDrop);
         let policers = if drops { Enforcement::default() } else { action.qos };
         if policers.packets().is_some() {
-            return Err(Unfit::PacketRate);
+            return Err(OffloadRefusal::PacketRate);
         }
-        let rates = policers.only_policers().ok_or(Unfit::Guaranteed)?.count();
+        let rates = policers.only_policers().ok_or(OffloadRefusal::Guaranteed)?.count();
         let limited = drops || rates > 0;
         let usage = if limited { action.usage } else { action.usage.without_dropped() };
         let passed = usage.of_passed().count();
@@ -334,7 +335,7 @@ impl KernelRule {
             && rates <= KERNEL_POLICERS_MAX
             && usage.len() + rates <= KERNEL_CELLS_MAX;
         if !is_room {
-            return Err(Unfit::Cells);
+            return Err(OffloadRefusal::Cells);
         }
         Ok(Self { usage, policers, destination })
     }
@@ -345,7 +346,7 @@ fn destination(
     action: &Action,
     direction: Direction,
     settings: &NodeSettings,
-) -> Result<KernelDestination, Unfit> {
+) -> Result<KernelDestination, OffloadRefusal> {
     // In the order in which a worker asks.
     if !action.gate_open {
         return Ok(KernelDestination::GateClosed);
@@ -354,28 +355,29 @@ fn destination(
         return Ok(KernelDestination::FarDrop);
     }
     if action.apply.buffer {
-        return Err(Unfit::Buffering);
+        return Err(OffloadRefusal::Buffering);
     }
     if action.apply.duplicate {
-        return Err(Unfit::ExtendedActions);
+        return Err(OffloadRefusal::ExtendedActions);
     }
-    let uplink = |destination| (direction == Direction::Uplink).then_some(destination).ok_or(Unfit::Routed);
+    let uplink =
+        |destination| (direction == Direction::Uplink).then_some(destination).ok_or(OffloadRefusal::Routed);
     match (action.destination, action.exit) {
         (Destination::Routed, N6Exit::Lan(lan)) => uplink(KernelDestination::Lan(lan)),
         // The kernel knows one way out, whatever the network instance.
-        (Destination::Routed, N6Exit::Instance(_)) => Err(Unfit::Exit),
+        (Destination::Routed, N6Exit::Instance(_)) => Err(OffloadRefusal::Exit),
         // Towards UEs no one hop leads to all.
         (Destination::Routed, N6Exit::Any) => uplink(KernelDestination::Routed),
-        (Destination::NoTunnel, _) => Err(Unfit::NoTunnel),
+        (Destination::NoTunnel, _) => Err(OffloadRefusal::NoTunnel),
         (Destination::Tunnel(tunnel), _) => {
-            let shape = tunnel.shape;
-            let local = settings.endpoints.get(usize::from(shape.local.0));
-            let plain = !shape.reflective
-                && shape.paging_policy.is_none()
-                && local.is_some_and(|local| local.is_ipv4() == shape.peer.is_ipv4());
-            let id = tunnel.id.filter(|_| plain).ok_or(Unfit::TunnelHeader)?;
-            let udp_checksum = settings.udp_checksums.computed(shape.peer);
-            Ok(KernelDestination::Tunnel { id, shape, udp_checksum, teid: tunnel.teid })
+            let encap = tunnel.encap;
+            let local = settings.endpoints.get(usize::from(encap.local.0));
+            let plain = !encap.reflective
+                && encap.paging_policy.is_none()
+                && local.is_some_and(|local| local.is_ipv4() == encap.peer.is_ipv4());
+            let id = tunnel.id.filter(|_| plain).ok_or(OffloadRefusal::TunnelHeader)?;
+            let udp_checksum = settings.udp_checksums.computed(encap.peer);
+            Ok(KernelDestination::Tunnel { id, encap, udp_checksum, teid: tunnel.teid })
         }
     }
 }

@@ -9,15 +9,15 @@ const REMEMBERED: usize = 64;
 
 /// The last values, of which each is kept once.
 #[derive(Debug)]
-pub(crate) struct Shared<T>(Mutex<VecDeque<Arc<T>>>);
+pub(crate) struct Interner<T>(Mutex<VecDeque<Arc<T>>>);
 
-impl<T> Default for Shared<T> {
+impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: PartialEq> Shared<T> {
+impl<T: PartialEq> Interner<T> {
     /// The value, as others may have it.
     pub(crate) fn share(&self, value: T) -> Arc<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_last_values_are_shared() {
-        let shared = Shared::default();
+        let shared = Interner::default();
         let first = shared.share(7);
         assert!(Arc::ptr_eq(&first, &shared.share(7)));
         (100..163).for_each(|other| drop(shared.share(other)));

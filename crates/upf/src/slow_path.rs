@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::record::{RecordForm, WideReason};
+use crate::record::{RecordForm, SlowPathCause};
 
 /// Why a packet takes the slow path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub enum SlowPathReason {
     /// It matches another rule of the key than those on the fast path, or none.
     OtherRule,
     /// Its session's rules ask for more than the fast path does.
-    Rules(WideReason),
+    Rules(SlowPathCause),
     /// A quota is used up.
     Quota,
     /// It exceeds a rate.
@@ -40,7 +40,7 @@ pub enum SlowPathReason {
 
 impl SlowPathReason {
     /// How many there are.
-    pub const COUNT: usize = 11 + WideReason::ALL.len();
+    pub const COUNT: usize = 11 + SlowPathCause::ALL.len();
 
     /// All, in their order.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -58,7 +58,7 @@ impl SlowPathReason {
             Self::Other,
         ]
         .into_iter()
-        .chain(WideReason::ALL.map(Self::Rules))
+        .chain(SlowPathCause::ALL.map(Self::Rules))
     }
 
     /// Its place among [`SlowPathReason::all`].
@@ -185,8 +185,8 @@ mod tests {
         let counters = SlowPathCounters::default();
         let workers = [counters.worker(), counters.worker()];
         workers.iter().for_each(|counts| counts.count(SlowPathReason::Rate));
-        workers[0].count(SlowPathReason::Rules(WideReason::Ethernet));
+        workers[0].count(SlowPathReason::Rules(SlowPathCause::Ethernet));
         let counted = counters.totals().into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
-        assert_eq!(counted, [(SlowPathReason::Rate, 2), (SlowPathReason::Rules(WideReason::Ethernet), 1)]);
+        assert_eq!(counted, [(SlowPathReason::Rate, 2), (SlowPathReason::Rules(SlowPathCause::Ethernet), 1)]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 pub use kaido_engine::tracer::WatchId;
 use kaido_engine::tracer::{self, octets_sent};
-use kaido_engine::{Fate, PortId};
+use kaido_engine::{Disposition, PortId};
 
 use crate::record::{Direction, SessionIndex, SessionKey};
 use crate::rules::PdrId;
@@ -12,7 +12,7 @@ use crate::rules::PdrId;
 /// All watches of a user plane.
 pub type Tracer = tracer::Tracer<TraceRecord>;
 /// The sessions that are traced.
-pub(crate) type Traced = tracer::Traced<SessionIndex>;
+pub(crate) type TracedSessions = tracer::TracedKeys<SessionIndex>;
 
 /// What became of one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct TraceRecord {
     /// Octets of the frame.
     pub len: usize,
     /// Its front, as much as was asked for.
-    pub front: Vec<u8>,
+    pub head: Vec<u8>,
     /// The rule that it matched, and how long that took.
     pub matched: Option<(PdrId, Duration)>,
     /// How long all of it took.
@@ -41,7 +41,7 @@ pub struct TraceRecord {
     pub buffered: bool,
     /// What became of it, and of those that it brought about. Of none it is known when it waits: in a buffer, for a next hop,
     /// for the rest of its packet.
-    pub fates: Vec<Fate>,
+    pub dispositions: Vec<Disposition>,
 }
 
 impl tracer::TraceRecord for TraceRecord {
@@ -52,6 +52,6 @@ impl tracer::TraceRecord for TraceRecord {
     }
 
     fn octets(&self) -> usize {
-        self.front.len() + octets_sent(&self.fates)
+        self.head.len() + octets_sent(&self.dispositions)
     }
 }

@@ -14,7 +14,7 @@ use crate::record::EndpointId;
 use crate::rules::{PagingPolicyIndicator, Qfi, Teid};
 
 /// Shapes that have numbers; tunnels of further ones carry their shape with them.
-const SHAPES_MAX: u16 = u16::MAX;
+const ENCAP_TEMPLATES_MAX: u16 = u16::MAX;
 
 /// Peers that are known as such.
 const PEERS_MAX: usize = 65_536;
@@ -22,13 +22,13 @@ const PEERS_MAX: usize = 65_536;
 /// Control planes that are known as such: a node has few.
 const CONTROL_PLANES_MAX: usize = 1024;
 
-/// The number of a [`TunnelShape`].
+/// The number of a [`EncapTemplate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ShapeId(u16);
+pub struct EncapTemplateId(u16);
 
-impl ShapeId {
+impl EncapTemplateId {
     /// Stands where there is no tunnel.
-    pub(crate) const NONE: Self = Self(SHAPES_MAX);
+    pub(crate) const NONE: Self = Self(ENCAP_TEMPLATES_MAX);
 
     /// Its place, counted from zero.
     #[inline]
@@ -39,7 +39,7 @@ impl ShapeId {
 
 /// What tunnels to one peer have in common: the far end, and how packets into it look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TunnelShape {
+pub struct EncapTemplate {
     /// The peer.
     pub peer: IpAddr,
     /// Our end, whose address is the outer source.
@@ -58,7 +58,7 @@ pub struct TunnelShape {
     pub copied: u8,
 }
 
-impl TunnelShape {
+impl EncapTemplate {
     /// A tunnel to a peer without container.
     pub const fn plain(peer: IpAddr, local: EndpointId) -> Self {
         Self {
@@ -89,9 +89,9 @@ impl TunnelShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Its far end.
-    pub shape: TunnelShape,
+    pub encap: EncapTemplate,
     /// The number of that shape, if it has one.
-    pub id: Option<ShapeId>,
+    pub id: Option<EncapTemplateId>,
     /// The peer's TEID.
     pub teid: Teid,
 }
@@ -99,8 +99,8 @@ pub struct Tunnel {
 /// All shapes of the node.
 #[derive(Debug)]
 pub struct Tunnels {
-    shapes: Box<[OnceLock<TunnelShape>]>,
-    known: Mutex<HashMap<TunnelShape, ShapeId>>,
+    encaps: Box<[OnceLock<EncapTemplate>]>,
+    known: Mutex<HashMap<EncapTemplate, EncapTemplateId>>,
     /// Far ends of tunnels, now or before, at most [`PEERS_MAX`]; and our end of the last tunnel that led there.
     peers: RwLock<HashMap<IpAddr, EndpointId>>,
     /// Those of them that are control planes' (TS 29.244 5.3.3), at most [`CONTROL_PLANES_MAX`].
@@ -110,7 +110,7 @@ pub struct Tunnels {
 impl Default for Tunnels {
     fn default() -> Self {
         Self {
-            shapes: (0..SHAPES_MAX).map(|_| OnceLock::new()).collect(),
+            encaps: (0..ENCAP_TEMPLATES_MAX).map(|_| OnceLock::new()).collect(),
             known: Mutex::default(),
             peers: RwLock::default(),
             control_planes: RwLock::default(),
@@ -120,20 +120,20 @@ impl Default for Tunnels {
 
 impl Tunnels {
     /// A tunnel of that shape, numbered while there are numbers.
-    pub fn tunnel(&self, shape: TunnelShape, teid: Teid) -> Tunnel {
+    pub fn tunnel(&self, encap: EncapTemplate, teid: Teid) -> Tunnel {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = known.get(&shape).copied().or_else(|| {
+        let id = known.get(&encap).copied().or_else(|| {
             let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-            if peers.len() < PEERS_MAX || peers.contains_key(&shape.peer) {
-                peers.insert(shape.peer, shape.local);
+            if peers.len() < PEERS_MAX || peers.contains_key(&encap.peer) {
+                peers.insert(encap.peer, encap.local);
             }
             drop(peers);
-            let id = ShapeId(u16::try_from(known.len()).ok().filter(|&id| id < SHAPES_MAX)?);
-            self.shapes[id.index()].set(shape).ok()?;
-            known.insert(shape, id);
+            let id = EncapTemplateId(u16::try_from(known.len()).ok().filter(|&id| id < ENCAP_TEMPLATES_MAX)?);
+            self.encaps[id.index()].set(encap).ok()?;
+            known.insert(encap, id);
             Some(id)
         });
-        Tunnel { shape, id, teid }
+        Tunnel { encap, id, teid }
     }
 
     /// Whether tunnels lead to a peer, or did. Of more peers than can be kept any may be one.
@@ -162,8 +162,8 @@ impl Tunnels {
 
     /// The shape of a number; `None` for a number that was not given out.
     #[inline]
-    pub fn shape(&self, id: ShapeId) -> Option<&TunnelShape> {
-        self.shapes.get(id.index())?.get()
+    pub fn encap(&self, id: EncapTemplateId) -> Option<&EncapTemplate> {
+        self.encaps.get(id.index())?.get()
     }
 }
 
@@ -174,17 +174,17 @@ mod tests {
     #[test]
     fn tunnels_to_one_peer_share_a_number() {
         let tunnels = Tunnels::default();
-        let shape = |host, qfi| TunnelShape {
+        let encap = |host, qfi| EncapTemplate {
             qfi: Some(Qfi(qfi)),
-            ..TunnelShape::plain(IpAddr::from([10, 0, 0, host]), EndpointId(0))
+            ..EncapTemplate::plain(IpAddr::from([10, 0, 0, host]), EndpointId(0))
         };
-        let first = tunnels.tunnel(shape(1, 9), Teid(1));
-        let second = tunnels.tunnel(shape(1, 9), Teid(2));
-        let other = tunnels.tunnel(shape(1, 5), Teid(1));
+        let first = tunnels.tunnel(encap(1, 9), Teid(1));
+        let second = tunnels.tunnel(encap(1, 9), Teid(2));
+        let other = tunnels.tunnel(encap(1, 5), Teid(1));
         assert_eq!(first.id, second.id);
         assert_ne!(first.id, other.id);
-        assert_eq!(tunnels.shape(other.id.unwrap()), Some(&shape(1, 5)));
-        assert_eq!(tunnels.shape(ShapeId::NONE), None);
+        assert_eq!(tunnels.encap(other.id.unwrap()), Some(&encap(1, 5)));
+        assert_eq!(tunnels.encap(EncapTemplateId::NONE), None);
         assert!(tunnels.leads_to(IpAddr::from([10, 0, 0, 1])));
         assert!(!tunnels.leads_to(IpAddr::from([10, 0, 0, 2])));
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kaido_table::{Lines, RegionError, waits};
+use kaido_table::{LineSlab, RegionError, waits};
 use serde::{Deserialize, Serialize};
 
 use self::quotas::Quotas;
@@ -128,7 +128,7 @@ pub struct UsageCounters {
     quotas: Quotas,
     offloaded: Option<Box<dyn OffloadedCounters>>,
     /// What the cells lie among, unless they lie in memory that was given for good.
-    lines: Option<Lines>,
+    lines: Option<LineSlab>,
 }
 
 // SAFETY: the cells are made of atomics, and lie in memory that lives as long as this value or longer.
@@ -143,7 +143,7 @@ pub struct UnfitMemory;
 
 impl UsageCounters {
     /// At most `len` counters among lines, so that those of a session lie near its records. A counter is the number of its line.
-    pub fn among(lines: Lines, len: u32) -> Self {
+    pub fn among(lines: LineSlab, len: u32) -> Self {
         let (cells, numbers) = (lines.base().cast(), lines.len());
         Self { cells, numbers, len, quotas: Quotas::new(len), offloaded: None, lines: Some(lines) }
     }

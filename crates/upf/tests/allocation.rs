@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, SessionPlan, ip, now};
 use kaido_engine::{
-    BATCH_MAX, Batch, FramePool, KernelPath, PoolCache, Port, Route, Routes, Wanted, Worker, WorkerSettings,
+    BATCH_MAX, Batch, FramePool, KernelPath, NeighbourRequest, PoolCache, Port, Route, Routes, Worker,
+    WorkerSettings,
 };
 use kaido_upf::control::Upf;
 use kaido_upf::node::Node;
@@ -75,7 +76,7 @@ fn packets_of_both_directions_cost_no_allocation() {
         (ip("0.0.0.0"), 0, via(N6, "10.100.6.2")),
     ]);
     for (port, address) in [(N3, "10.100.3.2"), (N6, "10.100.6.2")] {
-        routes.set_neighbour(Wanted { port, address: ip(address) }, Some(GNB_MAC));
+        routes.set_neighbour(NeighbourRequest { port, address: ip(address) }, Some(GNB_MAC));
     }
     let (node, events) = Node::new(settings).unwrap();
     let mut upf = Upf::new(node.clone(), events, Vec::new()).unwrap();

@@ -6,7 +6,7 @@ mod fixture;
 use std::net::IpAddr;
 
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
-use kaido_engine::{PortId, Route, Wanted};
+use kaido_engine::{NeighbourRequest, PortId, Route};
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::node::{EndpointScope, NodeSettings};
 use kaido_upf::record::InstanceId;
@@ -42,7 +42,7 @@ fn rig() -> Rig {
         (ip("10.100.9.0"), 24, route(N6)),
         (ip("0.0.0.0"), 0, Route { port: Some(N6), gateway: Some(ip("10.100.6.2")), metric: 0 }),
     ]);
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip(PEER) }, Some([2, 0, 0, 0, 9, 2]));
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip(PEER) }, Some([2, 0, 0, 0, 9, 2]));
     rig
 }
 

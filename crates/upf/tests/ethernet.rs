@@ -80,7 +80,7 @@ fn several_stations_live_behind_a_session_and_never_get_their_own_frames_back() 
     assert_eq!(rig.drops(N3, DropReason::EthernetFiltered), 1);
     let all = rig.upf.sessions(0, 9);
     let shown = all.iter().find(|shown| shown.seid == seids[0]).unwrap();
-    assert_eq!(shown.stations.as_ref().map(Vec::len), Some(5));
+    assert_eq!(shown.fdb.as_ref().map(Vec::len), Some(5));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn broken_and_forbidden_frames_go_nowhere_and_teach_nothing() {
     let reserved = |port| rig.drops(port, DropReason::EthernetReserved);
     assert_eq!((reserved(N3), reserved(N6)), (16, 16));
     let shown = rig.upf.sessions(0, 9);
-    assert!(shown.iter().all(|shown| shown.stations.as_ref().unwrap().is_empty()), "{seids:?}");
+    assert!(shown.iter().all(|shown| shown.fdb.as_ref().unwrap().is_empty()), "{seids:?}");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn frames_of_a_session_are_traced() {
     let batch = rig.upf.read_trace(id, (10, 100_000), now()).unwrap();
     let met: Vec<_> = batch.packets.iter().map(|packet| packet.rules.as_ref().unwrap().pdr.0).collect();
     assert_eq!(met, [1, 2, 2]);
-    assert!(batch.packets.iter().all(|packet| packet.record.fates.len() == 1));
+    assert!(batch.packets.iter().all(|packet| packet.record.dispositions.len() == 1));
 }
 
 #[test]

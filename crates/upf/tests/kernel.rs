@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use fixture::{GNB_MAC, N3, Rig, SessionPlan, now, v4};
-use kaido_engine::Wanted;
+use kaido_engine::NeighbourRequest;
 use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
@@ -393,7 +393,7 @@ fn a_refused_request_changes_nothing_in_the_kernel() {
 fn an_end_marker_follows_when_the_kernels_queues_are_empty() {
     let mut bench = Bench::new();
     let peer = "10.100.3.9".parse().unwrap();
-    bench.rig.routes.set_neighbour(Wanted { port: N3, address: peer }, Some([9; 6]));
+    bench.rig.routes.set_neighbour(NeighbourRequest { port: N3, address: peer }, Some([9; 6]));
     let mut handover = downlink_far(FORWARD);
     handover.update_fars[0].forwarding = Some(UpdateForwardingParameters {
         outer_header_creation: Some(OuterHeaderCreation {
@@ -406,10 +406,10 @@ fn an_end_marker_follows_when_the_kernels_queues_are_empty() {
     });
     let calls = bench.modify(&handover);
     assert_eq!(calls.last(), Some(&Call::Settled));
-    let KernelDestination::Tunnel { shape, teid, .. } = rule(&bench.record(UE).unwrap()).destination else {
+    let KernelDestination::Tunnel { encap, teid, .. } = rule(&bench.record(UE).unwrap()).destination else {
         panic!()
     };
-    assert_eq!((shape.peer, teid), (peer, Teid(9000)));
+    assert_eq!((encap.peer, teid), (peer, Teid(9000)));
     bench.after(19);
     assert!(bench.rig.drain().is_empty());
     bench.after(20);

@@ -6,7 +6,7 @@ mod fixture;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::DropReason;
-use kaido_upf::node::{Marking, NodeSettings};
+use kaido_upf::node::{DscpMarking, NodeSettings};
 use kaido_upf::rules::{Qer, QerId, Qfi, SessionService};
 use kaido_wire::ecn;
 
@@ -14,7 +14,7 @@ const EF: u8 = 46 << 2;
 const AF41: u8 = 34 << 2;
 
 /// A session whose packets to the UE have a QFI, a FAR's marking, both or neither.
-fn rig(marking: Marking, qfi: Option<u8>, of_far: Option<u8>) -> Rig {
+fn rig(marking: DscpMarking, qfi: Option<u8>, of_far: Option<u8>) -> Rig {
     let mut rig = Rig::with(NodeSettings { marking, ..settings() });
     let mut request = SessionPlan::ipv4(1).establishment();
     if let Some(qfi) = qfi {
@@ -50,13 +50,13 @@ fn outer_of(rig: &mut Rig, class: u8) -> u8 {
 /// Conformance: RFC 2983 3 | The outer header has the packet's own DSCP where the operator wants it
 #[test]
 fn far_then_qfi_then_packet_gives_the_outer_dscp() {
-    let mut of_qfi = Marking::default();
+    let mut of_qfi = DscpMarking::default();
     of_qfi.dscp_of_qfi[5] = Some(46);
-    let copying = Marking { copies_dscp: true, ..of_qfi.clone() };
+    let copying = DscpMarking { copies_dscp: true, ..of_qfi.clone() };
     // Settings, QFI, FAR's octet, packet's octet, outer octet.
     for (marking, qfi, far, class, outer) in [
-        (Marking::default(), Some(5), None, AF41, 0),
-        (Marking::default(), Some(5), Some(EF), AF41, EF),
+        (DscpMarking::default(), Some(5), None, AF41, 0),
+        (DscpMarking::default(), Some(5), Some(EF), AF41, EF),
         (of_qfi.clone(), Some(5), None, AF41, EF),
         (of_qfi.clone(), Some(6), None, AF41, 0),
         (of_qfi.clone(), None, None, AF41, 0),
@@ -76,7 +76,7 @@ fn far_then_qfi_then_packet_gives_the_outer_dscp() {
 /// Conformance: RFC 6040 4.1 | Without ECN in tunnels outer headers are Not-ECT, and marks on them change nothing
 #[test]
 fn without_ecn_no_mark_goes_over() {
-    let mut rig = rig(Marking { ecn: false, ..Marking::default() }, None, None);
+    let mut rig = rig(DscpMarking { ecn: false, ..DscpMarking::default() }, None, None);
     assert_eq!(outer_of(&mut rig, ecn::CE), 0);
     for class in [ecn::NOT_ECT, ecn::ECT_0] {
         let mut frame = uplink(1001, &packet("10.60.0.1", "8.8.8.8", class));
@@ -89,7 +89,7 @@ fn without_ecn_no_mark_goes_over() {
 /// Conformance: RFC 6040 4.2 | A packet that cannot carry its tunnel's congestion mark is dropped
 #[test]
 fn a_mark_that_a_packet_cannot_carry_drops_it() {
-    let mut rig = rig(Marking::default(), None, None);
+    let mut rig = rig(DscpMarking::default(), None, None);
     let mut frame = uplink(1001, &packet("10.60.0.1", "8.8.8.8", ecn::NOT_ECT));
     ecn::set_class(&mut frame[14..], ecn::CE);
     assert!(rig.pass(N3, &frame).is_empty());

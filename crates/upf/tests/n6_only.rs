@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 
 use fixture::packets::{downlink, udp, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, settings};
-use kaido_engine::{DropReason, Route, Wanted};
+use kaido_engine::{DropReason, NeighbourRequest, Route};
 use kaido_upf::node::{Instance, NodeSettings, PortRole};
 use kaido_upf::record::InstanceId;
 use kaido_upf::rules::{NetworkInstance, SessionService};
@@ -43,7 +43,8 @@ fn a_ue_does_not_reach_the_n3_network_outside_its_tunnel() {
     assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "10.100.3.2", 40))).is_empty());
     // Nor by a neighbour that is yet to be asked for.
     assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "10.100.3.99", 40))).is_empty());
-    rig.routes.set_neighbour(Wanted { port: N3, address: ip("10.100.3.99") }, Some([2, 0, 0, 0, 3, 9]));
+    rig.routes
+        .set_neighbour(NeighbourRequest { port: N3, address: ip("10.100.3.99") }, Some([2, 0, 0, 0, 3, 9]));
     assert!(rig.drain().is_empty());
     assert_eq!(rig.drops(N3, DropReason::NotN6), 3);
     assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 40))).len(), 1);

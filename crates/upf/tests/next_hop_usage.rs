@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip, now, on_slow_path, settings};
-use kaido_engine::{DropReason, Wanted};
+use kaido_engine::{DropReason, NeighbourRequest};
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
 use kaido_upf::record::InstanceId;
@@ -31,7 +31,7 @@ fn down() -> Vec<u8> {
 /// Has the gateway of N6 and the gNB answer, or no longer.
 fn answer(rig: &Rig, known: bool) {
     for (port, address, mac) in [(N6, GATEWAY, DN_MAC), (N3, GNB, GNB_MAC)] {
-        rig.routes.set_neighbour(Wanted { port, address: ip(address) }, known.then_some(mac));
+        rig.routes.set_neighbour(NeighbourRequest { port, address: ip(address) }, known.then_some(mac));
     }
 }
 
@@ -101,12 +101,12 @@ fn what_waits_leaves_with_its_session_and_rule_alone() {
     // The rule of the uplink goes, and then the session.
     let removal = Modification { remove_pdrs: vec![PdrId(1)], ..Modification::default() };
     rig.upf.modify(seid, &removal, now()).unwrap();
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip(GATEWAY) }, Some(DN_MAC));
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip(GATEWAY) }, Some(DN_MAC));
     assert!(rig.drain().is_empty());
     assert_eq!(rig.drops(N3, DropReason::BufferDiscarded), 2);
     let last = rig.upf.delete(seid, now()).unwrap().usage_reports;
     assert_eq!(last[0].volume.unwrap(), Volume::default());
-    rig.routes.set_neighbour(Wanted { port: N3, address: ip(GNB) }, Some(GNB_MAC));
+    rig.routes.set_neighbour(NeighbourRequest { port: N3, address: ip(GNB) }, Some(GNB_MAC));
     assert!(rig.drain().is_empty(), "nobody could be told of it");
     assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 2);
 }

@@ -391,7 +391,7 @@ fn what_is_guaranteed_waits_for_a_full_port_while_others_are_dropped() {
     fill(&mut clock, 8, 20);
     // Ten milliseconds of the guarantee are ten packets; the others of both sessions are alike.
     assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 30);
-    assert_eq!(clock.rig.drops(N6, DropReason::TxFullPreferred), 0);
+    assert_eq!(clock.rig.drops(N6, DropReason::TxFullHighPriority), 0);
     assert_eq!(clock.rig.drain().len(), 4096);
     assert_eq!(clock.rig.drain().len(), 10, "those that waited");
     // Where there is room, what is beyond the guarantee passes all the same.

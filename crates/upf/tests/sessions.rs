@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fixture::packets::{downlink, ethernet, udp, uplink};
 use fixture::{BUFFER_TIME_MAX, GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, ip, now, v4};
-use kaido_engine::{DropReason, Wanted};
+use kaido_engine::{DropReason, NeighbourRequest};
 use kaido_upf::rules::{
     ApplyAction, Cause, ChooseOr, FTeid, FarId, LocalFTeid, Modification, OuterHeaderCreation,
     OuterHeaderRemoval, PdrId, QerId, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
@@ -214,7 +214,7 @@ fn the_form_of_a_session_is_that_of_all_its_records_whichever_changed() {
 #[test]
 fn a_handover_ends_the_old_tunnel_with_an_end_marker() {
     let mut rig = Rig::new();
-    rig.routes.set_neighbour(Wanted { port: N3, address: ip("10.100.3.9") }, Some([9; 6]));
+    rig.routes.set_neighbour(NeighbourRequest { port: N3, address: ip("10.100.3.9") }, Some([9; 6]));
     let session = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     let handover = Modification {
         update_fars: vec![UpdateFar {
@@ -394,21 +394,21 @@ fn the_session_limit_is_kept_and_leaves_nothing() {
 fn a_packet_waits_for_its_next_hop_and_is_then_sent() {
     let mut rig = Rig::new();
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, None);
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.2") }, None);
     // As many wait as a session buffers: a UE that was paged may be the first at its access node.
     for n in 0..70 {
         assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", n))).is_empty());
     }
     assert_eq!(rig.drops(N3, DropReason::NextHopUnresolved), 6);
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
     let out = rig.drain();
     let sizes: Vec<_> = out.iter().map(|(_, frame)| frame.len() - 42).collect();
     assert_eq!(sizes, Vec::from_iter(0..64));
     assert!(out.iter().all(|(_, frame)| frame[..6] == [5; 6]));
     // A packet that finds the next hop known does not overtake those that still wait.
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, None);
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.2") }, None);
     assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 3))).is_empty());
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
     let out = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 4)));
     assert_eq!(out.iter().map(|(_, frame)| frame.len() - 42).collect::<Vec<_>>(), [3, 4]);
     rig.routes.set_routes([]);

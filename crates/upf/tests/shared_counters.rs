@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
-use kaido_upf::record::{Counted, EndpointId, InstanceId, Rules, SessionKey};
+use kaido_upf::record::{CountScope, EndpointId, InstanceId, Rules, SessionKey};
 use kaido_upf::rules::{
     BitRate, Change, Establishment, MeasurementInformation, Modification, PdrId, Qer, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, Teid, UpdatePdr, UpdateUrr, Urr, UrrId,
@@ -85,7 +85,7 @@ impl Bench {
     }
 
     /// What is counted of the packets of each direction.
-    fn counted(&self) -> [Vec<Counted>; 2] {
+    fn counted(&self) -> [Vec<CountScope>; 2] {
         let node = self.rig.upf.node();
         let mut reader = node.domain.reader().unwrap();
         let guard = reader.pin();
@@ -110,7 +110,7 @@ fn octets(report: &UsageReport) -> u64 {
 
 #[test]
 fn a_packet_moves_one_counter_for_the_urrs_of_free5gc() {
-    use Counted::{All, Dropped, Passed};
+    use CountScope::{All, Dropped, Passed};
     let of = |urrs: &[u32]| Bench::new(&request(urrs.iter().copied().map(urr).collect())).counted();
     assert_eq!(of(&[1]), [[Passed], [Passed]]);
     assert_eq!(of(&[1, 2]), [[Passed], [Passed]]);
@@ -202,7 +202,7 @@ fn one_that_comes_later_counts_from_nothing_and_one_that_goes_leaves_the_rest() 
         update_pdrs: named(&[1, 2, 5]),
         ..Modification::default()
     });
-    assert_eq!(bench.counted(), [[Counted::Passed], [Counted::Passed]]);
+    assert_eq!(bench.counted(), [[CountScope::Passed], [CountScope::Passed]]);
     assert_eq!(bench.up(1), 1);
     assert_eq!(bench.volume(), 600);
     assert_eq!(bench.rig.upf.volume().total_bytes(), 600);

@@ -7,9 +7,9 @@ mod smf_shapes;
 
 use fixture::packets::{downlink, ipv4, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now};
-use kaido_engine::{PortId, Wanted};
+use kaido_engine::{NeighbourRequest, PortId};
 use kaido_upf::control::TraceFilter;
-use kaido_upf::record::WideReason;
+use kaido_upf::record::SlowPathCause;
 use kaido_upf::rules::{
     ApplyAction, BitRate, Establishment, QerId, SdfFilter, Seid, SessionService, VolumeThreshold,
 };
@@ -109,7 +109,7 @@ fn hosts_on_the_link_itself_are_reached_by_the_fast_path() {
         assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), expected, "{counted:?}");
     }
     // It has moved: what was known of it is not any more.
-    let neighbour = Wanted { port: N6, address: ip("10.100.6.2") };
+    let neighbour = NeighbourRequest { port: N6, address: ip("10.100.6.2") };
     bench.rig.routes.set_neighbour(neighbour, Some([2, 0, 0, 0, 6, 9]));
     for expected in [1, 0] {
         let sent = bench.rig.pass(N3, &up);
@@ -135,7 +135,7 @@ fn rules_say_why_their_packets_are_slow() {
     expect(&dropping, SlowPathReason::Held);
     let mut filtered = plain();
     filtered.pdrs[1].pdi.sdf_filters = vec![SdfFilter { tos: Some((0, 0xff)), ..SdfFilter::default() }];
-    expect(&filtered, SlowPathReason::Rules(WideReason::Filters));
+    expect(&filtered, SlowPathReason::Rules(SlowPathCause::Filters));
     let mut used_up = plain();
     used_up.urrs[0].volume_quota = Some(VolumeThreshold { total: Some(200), ..VolumeThreshold::default() });
     expect(&used_up, SlowPathReason::Quota);

@@ -6,8 +6,8 @@ mod frames;
 
 use fixture::{DN_MAC, N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use frames::{downlink, g_pdu, ipv4, read_tunnel, udp4};
-use kaido_engine::{DropReason, PortId, Wanted};
-use kaido_upf::node::{ForwardingPolicy, NodeSettings, PolicyWay};
+use kaido_engine::{DropReason, NeighbourRequest, PortId};
+use kaido_upf::node::{ForwardingPolicy, NodeSettings, PolicyTarget};
 use kaido_upf::rules::{
     ApplyAction, Cause, Duplicate, Establishment, FarId, Modification, OuterHeaderCreation,
     PlainHeaderCreation, ReportingTriggers, RuleId, SessionService, Steering, Teid, UpdateFar,
@@ -57,9 +57,9 @@ fn packets_leave_behind_plain_headers() {
 /// Conformance: TS 29.244 8.2.23 | Forwarding Policy names a configured way; an unknown one is refused with cause 70
 #[test]
 fn a_forwarding_policy_leads_another_way() {
-    let policy = ForwardingPolicy { name: "scrubber".into(), way: PolicyWay::NextHop(ip("10.100.6.9")) };
+    let policy = ForwardingPolicy { name: "scrubber".into(), way: PolicyTarget::NextHop(ip("10.100.6.9")) };
     let mut rig = Rig::with(NodeSettings { forwarding_policies: vec![policy], ..settings() });
-    rig.routes.set_neighbour(Wanted { port: N6, address: ip("10.100.6.9") }, Some([9; 6]));
+    rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.9") }, Some([9; 6]));
     let by = |name: &str| steered(Steering { policy: Some(name.into()), ..Steering::default() });
     let refused = rig.upf.establish(&by("gold"), now()).unwrap_err();
     let told = (refused.cause, refused.offending_ie, refused.failed_rule);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now};
-use kaido_engine::{DropReason, Fate};
+use kaido_engine::{Disposition, DropReason};
 use kaido_upf::control::{TraceBatch, TraceFilter};
 use kaido_upf::record::Direction;
 use kaido_upf::rules::{FarId, PdrId, QerId, SessionService, UrrId};
@@ -42,9 +42,9 @@ fn a_traced_session_is_written_down_and_no_other() {
         (first.record.direction, first.record.port, first.record.len),
         (Direction::Uplink, N3, up.len())
     );
-    assert_eq!(first.record.front, up[..64]);
-    let sent = Fate::Sent { port: N6, len: plain[0].1.len(), front: plain[0].1[..64].to_vec() };
-    assert_eq!(first.record.fates, [sent]);
+    assert_eq!(first.record.head, up[..64]);
+    let sent = Disposition::Sent { port: N6, len: plain[0].1.len(), head: plain[0].1[..64].to_vec() };
+    assert_eq!(first.record.dispositions, [sent]);
     let rules = first.rules.as_ref().unwrap();
     assert_eq!((rules.pdr, rules.precedence, rules.far), (PdrId(1), 255, Some(FarId(1))));
     assert_eq!((&rules.qers[..], &rules.urrs[..]), (&[QerId(1)][..], &[UrrId(1)][..]));
@@ -52,7 +52,7 @@ fn a_traced_session_is_written_down_and_no_other() {
     assert!(matched <= first.record.took);
     assert_eq!((second.record.direction, second.record.matched.unwrap().0), (Direction::Downlink, PdrId(2)));
     assert!(
-        matches!(&second.record.fates[..], [Fate::Sent { port: N3, len, .. }] if *len == back[0].1.len())
+        matches!(&second.record.dispositions[..], [Disposition::Sent { port: N3, len, .. }] if *len == back[0].1.len())
     );
     rig.upf.end_trace(id, now());
     rig.pass(N3, &up);
@@ -74,13 +74,13 @@ fn verdicts_other_than_sent_are_written_down() {
     rig.pass(N3, &uplink(1007, &to_dn("10.60.0.99")));
     rig.pass(N6, &downlink(&udp_between(("8.8.8.8", 53), ("10.60.0.7", 4000), 100)));
     let packets = read(&mut rig, id).packets;
-    let fates: Vec<_> = packets.iter().map(|packet| &packet.record.fates[..]).collect();
-    assert_eq!(fates[0], [Fate::Dropped(DropReason::GateClosed)]);
-    assert_eq!(fates[1], [Fate::Dropped(DropReason::UeSpoofed)]);
+    let dispositions: Vec<_> = packets.iter().map(|packet| &packet.record.dispositions[..]).collect();
+    assert_eq!(dispositions[0], [Disposition::Dropped(DropReason::GateClosed)]);
+    assert_eq!(dispositions[1], [Disposition::Dropped(DropReason::UeSpoofed)]);
     assert_eq!(packets[1].rules.as_ref().unwrap().pdr, PdrId(1), "what it met before it was refused");
     let kept = packets.last().unwrap();
-    assert!(kept.record.fates.is_empty() && kept.record.buffered);
-    assert!(packets.iter().all(|packet| packet.record.front.is_empty()));
+    assert!(kept.record.dispositions.is_empty() && kept.record.buffered);
+    assert!(packets.iter().all(|packet| packet.record.head.is_empty()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip};
-use kaido_engine::{DropReason, PortId, Wanted};
+use kaido_engine::{DropReason, NeighbourRequest, PortId};
 use kaido_upf::rules::{
     BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, PdrId, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
@@ -163,7 +163,7 @@ impl World {
     /// Has the next hop of a direction be known or not, and counts what leaves that waited for it.
     fn next_hop(&mut self, way: usize, known: bool) {
         let (port, address, mac) = [(N6, "10.100.6.2", DN_MAC), (N3, "10.100.3.2", GNB_MAC)][way];
-        let neighbour = Wanted { port, address: ip(address) };
+        let neighbour = NeighbourRequest { port, address: ip(address) };
         self.rig.routes.set_neighbour(neighbour, known.then_some(mac));
         for (port, frame) in self.rig.drain() {
             // Behind Ethernet, and a tunnel over IPv4 on N3.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use fixture::{N3, N6, Rig, now};
-use kaido_engine::{DropReason, PortId, Route, Wanted};
+use kaido_engine::{DropReason, NeighbourRequest, PortId, Route};
 use kaido_upf::node::{NodeSettings, OuterSourcePort, PortRole};
 use kaido_upf::record::InstanceId;
 use kaido_upf::rules::{
@@ -168,7 +168,7 @@ fn rig(vector: &Vector) -> Rig {
         (prefix.parse().unwrap(), len.parse().unwrap(), to)
     }));
     for neighbour in &vector.node.neighbours {
-        let at = Wanted { port: port(&neighbour.port), address: neighbour.address };
+        let at = NeighbourRequest { port: port(&neighbour.port), address: neighbour.address };
         rig.routes.set_neighbour(at, Some(mac(&neighbour.mac)));
     }
     for (n, session) in (0u8..).zip(&vector.sessions) {

@@ -31,7 +31,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod ndisc;
 pub mod ndn;
-pub mod spread;
+pub mod rss;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;

@@ -154,10 +154,10 @@ fn read_everything(octets: &[u8], total: usize) {
     if let Ok(interest) = Interest::parse(octets, total) {
         assert!(interest.nonce_at <= octets.len() && interest.hop_limit_at < octets.len());
         assert!(!interest.name.is_empty());
-        let mut front = vec![0; interest.nonce_at + kaido_wire::ndn::NONCE_ROOM];
+        let mut head = vec![0; interest.nonce_at + kaido_wire::ndn::NONCE_ROOM];
         if interest.nonce.is_none() {
-            let new = interest.with_nonce(octets, total, 1, &mut front).unwrap();
-            let again = [&front[..new.written], &octets[new.strip..]].concat();
+            let new = interest.with_nonce(octets, total, 1, &mut head).unwrap();
+            let again = [&head[..new.written], &octets[new.strip..]].concat();
             let again = Interest::parse(&again, total + new.written - new.strip).unwrap();
             assert_eq!((again.nonce, again.name), (Some(1), interest.name));
         }
@@ -229,21 +229,21 @@ proptest! {
             packet[at] = value;
         }
         read_everything(&packet, packet.len());
-        let front = &packet[..cut.index(packet.len() + 1)];
-        read_everything(front, packet.len());
+        let head = &packet[..cut.index(packet.len() + 1)];
+        read_everything(head, packet.len());
         read_everything(&packet[2..], packet.len() - 2);
     }
 
     /// What the first segment says is what the whole packet says.
     #[test]
     fn a_first_segment_reads_as_the_whole(seed in prop::sample::select(seeds()), cut: prop::sample::Index) {
-        let front = &seed[..cut.index(seed.len() + 1)];
-        if let (Ok(part), Ok(whole)) = (Data::parse(front, seed.len()), Data::parse(&seed, seed.len())) {
+        let head = &seed[..cut.index(seed.len() + 1)];
+        if let (Ok(part), Ok(whole)) = (Data::parse(head, seed.len()), Data::parse(&seed, seed.len())) {
             prop_assert_eq!((part.name, part.meta, part.content_len), (whole.name, whole.meta, whole.content_len));
             prop_assert!(whole.content.starts_with(part.content));
-            prop_assert!(front.len() == seed.len() || part.is_tail_right(&[front, &seed[front.len()..]].into_iter()));
+            prop_assert!(head.len() == seed.len() || part.is_tail_right(&[head, &seed[head.len()..]].into_iter()));
         }
-        if let (Ok(part), Ok(whole)) = (Interest::parse(front, seed.len()), Interest::parse(&seed, seed.len())) {
+        if let (Ok(part), Ok(whole)) = (Interest::parse(head, seed.len()), Interest::parse(&seed, seed.len())) {
             prop_assert_eq!((part.name, part.nonce, part.hop_limit), (whole.name, whole.nonce, whole.hop_limit));
             prop_assert_eq!(part.lifetime_ms, whole.lifetime_ms);
         }

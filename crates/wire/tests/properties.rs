@@ -168,18 +168,18 @@ proptest! {
     fn a_front_segment_reads_as_the_whole_or_is_refused(bytes in mutated(), cut: prop::sample::Index) {
         let bytes = bytes.get(14..).unwrap_or_default();
         for whole in [bytes, bytes.get(20..).unwrap_or_default(), bytes.get(28..).unwrap_or_default()] {
-            let front = &whole[..cut.index(whole.len() + 1)];
-            if let Ok(header) = ipv4::header_within(front, whole.len()) {
+            let head = &whole[..cut.index(whole.len() + 1)];
+            if let Ok(header) = ipv4::header_within(head, whole.len()) {
                 prop_assert_eq!(ipv4::header(whole), Ok(header));
-                prop_assert!(front.len() >= header.header_len.into());
+                prop_assert!(head.len() >= header.header_len.into());
             }
-            if let Ok(header) = ipv6::header_within(front, whole.len()) {
+            if let Ok(header) = ipv6::header_within(head, whole.len()) {
                 prop_assert_eq!(ipv6::header(whole), Ok(header));
-                prop_assert!(front.len() >= header.header_len.into());
+                prop_assert!(head.len() >= header.header_len.into());
             }
-            if let Ok(header) = gtpu::header_within(front, whole.len()) {
+            if let Ok(header) = gtpu::header_within(head, whole.len()) {
                 prop_assert_eq!(gtpu::header(whole), Ok(header));
-                prop_assert!(front.len() >= header.payload_offset.into());
+                prop_assert!(head.len() >= header.payload_offset.into());
             }
         }
     }
@@ -382,8 +382,8 @@ proptest! {
     #[test]
     fn the_fast_sum_is_the_plain_sum(bytes in prop::collection::vec(corner_octet(), 0..300), cut in 0_usize..150) {
         prop_assert_eq!(checksum::checksum(&bytes), plain_checksum(&bytes));
-        let (front, back) = bytes.split_at((cut * 2).min(bytes.len() / 2 * 2));
-        let parts = checksum::combine(&[checksum::sum(front), checksum::sum(back)]);
+        let (head, back) = bytes.split_at((cut * 2).min(bytes.len() / 2 * 2));
+        let parts = checksum::combine(&[checksum::sum(head), checksum::sum(back)]);
         prop_assert_eq!(!parts, plain_checksum(&bytes));
     }
 
@@ -431,9 +431,9 @@ proptest! {
     fn sums_of_parts_are_those_of_the_whole(
         bytes in data(300), first: prop::sample::Index, second: prop::sample::Index,
     ) {
-        let (front, rest) = bytes.split_at(first.index(bytes.len() + 1));
+        let (head, rest) = bytes.split_at(first.index(bytes.len() + 1));
         let (middle, back) = rest.split_at(second.index(rest.len() + 1));
-        prop_assert_eq!(gre::sum_of([front, middle, back]), checksum::sum(&bytes));
+        prop_assert_eq!(gre::sum_of([head, middle, back]), checksum::sum(&bytes));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GRE header removal as a bump in the wire: what comes in by this interface leaves by the one across, packets of rules
+ * GRE header removal as a bump in the wire: what comes in by this interface leaves by its peer port, packets of rules
  * that say so without their outer IP and GRE headers. Everything that takes more (pieces, checksums over the payload,
  * routing, outer extension headers) is left to the engine as it came; where the engine does all, everything is, but for
  * what is the kernel's.
@@ -59,7 +59,7 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 	__uint(max_entries, 1);
-} gre_across SEC(".maps");
+} gre_peer_port SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -127,28 +127,28 @@ static __always_inline int punt(void)
 	return XDP_PASS;
 }
 
-/* Whether a packet goes across here; the engine says of one that is too long that it is. */
+/* Whether a packet may leave by the peer port here; the engine says of one that is too long that it is. */
 static __always_inline int fits(struct xdp_md *ctx, const struct gre_config *config)
 {
 	return !(config->flags & GRE_ENGINE) && bpf_xdp_get_buff_len(ctx) <= LINK_MAX + config->mtu;
 }
 
 /* As it is. */
-static __always_inline int across(struct xdp_md *ctx, const struct gre_config *config)
+static __always_inline int to_peer_port(struct xdp_md *ctx, const struct gre_config *config)
 {
 	struct gre_counters *counted = counters();
 	__u32 length = bpf_xdp_get_buff_len(ctx);
 
-	if (!(config->flags & GRE_ACROSS))
+	if (!(config->flags & GRE_PEER_PORT))
 		return punt();
 	if (!fits(ctx, config))
 		return hand(ctx);
 	if (counted) {
-		counted->across++;
+		counted->passed++;
 		counted->octets += length;
 		counted->sent += length;
 	}
-	return bpf_redirect_map(&gre_across, 0, XDP_PASS);
+	return bpf_redirect_map(&gre_peer_port, 0, XDP_PASS);
 }
 
 static __always_inline int meets(const struct gre_rule *rule, const struct seen *seen)
@@ -353,7 +353,7 @@ static __always_inline int strip(struct xdp_md *ctx, const struct gre_config *co
 		counted->octets += came;
 		counted->sent += wanted;
 	}
-	return bpf_redirect_map(&gre_across, 0, XDP_PASS);
+	return bpf_redirect_map(&gre_peer_port, 0, XDP_PASS);
 }
 
 static __always_inline int obey(struct xdp_md *ctx, const struct gre_config *config, __u32 verdict,
@@ -361,7 +361,7 @@ static __always_inline int obey(struct xdp_md *ctx, const struct gre_config *con
 {
 	switch (verdict) {
 	case GRE_PASS:
-		return across(ctx, config);
+		return to_peer_port(ctx, config);
 	case GRE_DROP:
 		return drop(ctx, config, reason);
 	case GRE_PUNT:
@@ -391,7 +391,7 @@ static __always_inline int run(struct xdp_md *ctx)
 	if (!config)
 		return XDP_ABORTED;
 	if ((void *)(ethernet + 1) > end)
-		return across(ctx, config);
+		return to_peer_port(ctx, config);
 	type = ethernet->type;
 	for (int i = 0; i < VLAN_TAGS_MAX; i++) {
 		const struct vlan_tag *tag = data + offset;
@@ -406,7 +406,7 @@ static __always_inline int run(struct xdp_md *ctx)
 	}
 	/* More tags than are kept here. */
 	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD))
-		return config->flags & GRE_ACROSS ? hand(ctx) : punt();
+		return config->flags & GRE_PEER_PORT ? hand(ctx) : punt();
 	ip = data + offset;
 	ip6 = data + offset;
 	if (type == bpf_htons(ETH_P_IP)) {
@@ -494,7 +494,7 @@ static __always_inline int run(struct xdp_md *ctx)
 		return obey(ctx, config, seen.verdict, GRE_DROP_RULE);
 	}
 	/* What cannot be in good order here is for the engine to say. */
-	if (!(config->flags & GRE_ACROSS) || !seen.inner || offset + packet_len - outer_len > LINK_MAX + config->mtu)
+	if (!(config->flags & GRE_PEER_PORT) || !seen.inner || offset + packet_len - outer_len > LINK_MAX + config->mtu)
 		return hand(ctx);
 	outer_len += offset;
 	if (outer_len > OFFSET_MAX)
@@ -516,13 +516,13 @@ other:
 		else if (type == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= end)
 			see_ipv6(&seen, ip6);
 		else
-			return across(ctx, config);
+			return to_peer_port(ctx, config);
 		seen.inner = GRE_PLAIN;
 		find(&seen, config->rules, config->encapsulations);
 		if (seen.found)
 			return hand(ctx);
 	}
-	return across(ctx, config);
+	return to_peer_port(ctx, config);
 }
 
 SEC("xdp")

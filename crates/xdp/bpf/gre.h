@@ -27,7 +27,7 @@ enum gre_key {
 };
 
 enum gre_verdict {
-	GRE_PASS = 0, /* across, as it is */
+	GRE_PASS = 0, /* out of the peer port, as it is */
 	GRE_STRIP = 1,
 	GRE_DROP = 2,
 	GRE_HAND = 3, /* more than is done here: to the engine */
@@ -57,13 +57,13 @@ _Static_assert(sizeof(struct gre_rule) == 80, "gre_rule");
 /* gre_config.flags */
 #define GRE_OTHERS_HANDED 1 /* all packets that are in no tunnel are the engine's, which puts them into one */
 #define GRE_ENGINE 2        /* all is the engine's but what is the kernel's */
-#define GRE_ACROSS 4        /* there is a port across; without one, what would go there is the kernel's */
+#define GRE_PEER_PORT 4        /* there is a peer port; without one its packets are the kernel's */
 
 struct gre_config {
 	__u32 rules;    /* how many there are */
 	__u32 encapsulations; /* how many there are behind them */
 	__u32 flags;
-	__u32 mtu;      /* of the link across, in octets without Ethernet */
+	__u32 mtu;      /* of the peer port's link, in octets without Ethernet */
 	__u32 unmatched;  /* enum gre_verdict, and gre_rule.flags in the second octet */
 	__u32 unreadable; /* enum gre_verdict */
 };
@@ -84,11 +84,11 @@ enum gre_drop {
 
 /* Packets, per CPU, and octets with Ethernet. */
 struct gre_counters {
-	__u64 across;   /* as they came */
+	__u64 passed;   /* as they came */
 	__u64 stripped;
 	__u64 handed;   /* to the engine */
 	__u64 kernel;   /* to the kernel's own network */
-	__u64 octets;   /* of those that went across, were stripped, or were dropped, as they came */
+	__u64 octets;   /* of those that passed, were stripped, or were dropped, as they came */
 	__u64 sent;     /* octets that left */
 	__u64 dropped[GRE_DROPS];
 };

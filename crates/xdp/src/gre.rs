@@ -1,8 +1,8 @@
 //! GRE header removal in the driver: `bpf/gre.bpf.c` and its loader, by the same rules as `kaido-gre`'s.
 //!
 //! ```text
-//!           ┌─ no tunnel packet, or a rule that passes ─▶ the interface across
-//!  driver ─▶├─ a rule that strips ─▶ outer headers off ─▶ the interface across
+//!           ┌─ no tunnel packet, or a rule that passes ─▶ the peer interface
+//!  driver ─▶├─ a rule that strips ─▶ outer headers off ─▶ the peer interface
 //!           ├─ a rule that drops, malformed ─▶ dropped and counted
 //!           └─ anything that takes more ─▶ AF_XDP socket of the queue, else the kernel
 //! ```
@@ -12,11 +12,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use kaido_engine::{DropReason, PortId};
 use kaido_gre::{
-    Condition, Encapsulation, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict, Way,
+    Condition, Encapsulation, ForwardingMode, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::mounted::Mounted;
+use crate::mounted::LoadedProgram;
 use crate::object::Aligned;
 use crate::{Error, QUEUES_MAX};
 
@@ -56,15 +56,15 @@ const RULE_LEN: usize = 80;
 /// What a program did, summed over the CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GreCounters {
-    /// Frames that went across as they came.
-    pub across: u64,
-    /// Frames that went across without their outer headers.
+    /// Frames that left by the peer port as they came.
+    pub passed: u64,
+    /// Frames that left by the peer port without their outer headers.
     pub stripped: u64,
     /// Frames that were left to the engine: to its socket, or to the kernel where there is none.
     pub handed: u64,
     /// Frames that were left to the kernel's own network.
     pub kernel: u64,
-    /// Octets, with Ethernet, of the frames that went across, were stripped or dropped, as they came.
+    /// Octets, with Ethernet, of the frames that passed, were stripped or dropped, as they came.
     pub octets: u64,
     /// Octets that left.
     pub octets_sent: u64,
@@ -75,19 +75,19 @@ pub struct GreCounters {
 /// One program, for one interface.
 #[derive(Debug)]
 pub struct GreProgram {
-    mounted: Mounted,
+    mounted: LoadedProgram,
     /// Numbers that the program's rules have in the settings.
     numbers: Vec<usize>,
     /// Rules of the settings.
     rules: usize,
-    across: MapHandle,
+    peer_port: MapHandle,
     sockets: MapHandle,
     totals: MapHandle,
     counters: MapHandle,
     config_map: MapHandle,
-    /// As the program has it: rules, encapsulations, flags, MTU across, verdicts.
+    /// As the program has it: rules, encapsulations, flags, MTU of the peer port, verdicts.
     config: [u32; 6],
-    /// The interface across, once it is set.
+    /// The peer interface, once it is set.
     exit: Option<u32>,
 }
 
@@ -108,7 +108,7 @@ impl GreProgram {
     /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
     pub fn load(settings: &Settings, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
         let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
-        let mounted = Mounted::load(OBJECT, name, multi_buffer, None)?;
+        let mounted = LoadedProgram::load(OBJECT, name, multi_buffer, None)?;
         let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
         let rules = settings.rules.iter().enumerate();
         let (numbers, raw): (Vec<_>, Vec<_>) = rules
@@ -116,17 +116,17 @@ impl GreProgram {
             .map(|(number, rule)| (number, raw_rule(&rule.condition, rule.verdict)))
             .unzip();
         let map_of_rules = mounted.map("gre_rules")?;
-        let encapsulations = settings.encapsulations.iter().filter(|way| way.port == port);
+        let encapsulations = settings.encapsulations.iter().filter(|tunnel| tunnel.port == port);
         let plain: Vec<_> = encapsulations.clone().map(raw_encapsulation).collect();
         for (place, raw) in (0u32..).zip(raw.iter().chain(&plain)) {
             map_of_rules
                 .update(&place.to_ne_bytes(), raw, MapFlags::ANY)
                 .map_err(Error::libbpf("writing the rules"))?;
         }
-        let to = settings.ports.get(port.index()).and_then(|port| port.across);
+        let to = settings.ports.get(port.index()).and_then(|port| port.peer_port);
         let mtu = to.and_then(|to| settings.ports.get(to.index())).map_or(0, |to| to.mtu);
         let flag = |is_set, bit| if is_set { bit } else { 0 };
-        let flags = flag(encapsulations.clone().any(|way| way.ethernet), OTHERS_HANDED)
+        let flags = flag(encapsulations.clone().any(|tunnel| tunnel.ethernet), OTHERS_HANDED)
             | flag(work == GreWork::Engine, ENGINE)
             | flag(to.is_some(), ACROSS);
         let (unmatched, unmatched_flags) = raw_verdict(settings.unmatched);
@@ -144,7 +144,7 @@ impl GreProgram {
             exit: None,
             numbers,
             rules: settings.rules.len(),
-            across: mounted.map("gre_across")?,
+            peer_port: mounted.map("gre_peer_port")?,
             sockets: mounted.map("gre_sockets")?,
             totals: mounted.map("gre_totals")?,
             counters: mounted.map("gre_counters")?,
@@ -165,10 +165,10 @@ impl GreProgram {
     ///
     /// # Errors
     /// [`Error::Libbpf`] when there is no such interface.
-    pub fn set_across(&mut self, ifindex: u32) -> Result<(), Error> {
-        self.across
+    pub fn set_peer_port(&mut self, ifindex: u32) -> Result<(), Error> {
+        self.peer_port
             .update(&0u32.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::libbpf("setting the interface across"))?;
+            .map_err(Error::libbpf("setting the peer interface"))?;
         self.exit = Some(ifindex);
         Ok(())
     }
@@ -182,7 +182,7 @@ impl GreProgram {
     ///
     /// # Errors
     /// [`Error::Libbpf`].
-    pub fn set_mtu_across(&mut self, mtu: u32) -> Result<(), Error> {
+    pub fn set_mtu_peer_port(&mut self, mtu: u32) -> Result<(), Error> {
         self.config[3] = mtu;
         self.write_config()
     }
@@ -208,7 +208,7 @@ impl GreProgram {
     pub fn counters(&self) -> Result<GreCounters, Error> {
         let sums = sums(&self.counters, 0, 6 + DROPS.len())?;
         Ok(GreCounters {
-            across: sums[0],
+            passed: sums[0],
             stripped: sums[1],
             handed: sums[2],
             kernel: sums[3],
@@ -233,15 +233,15 @@ impl GreProgram {
 }
 
 impl Deref for GreProgram {
-    type Target = Mounted;
+    type Target = LoadedProgram;
 
-    fn deref(&self) -> &Mounted {
+    fn deref(&self) -> &LoadedProgram {
         &self.mounted
     }
 }
 
 impl DerefMut for GreProgram {
-    fn deref_mut(&mut self) -> &mut Mounted {
+    fn deref_mut(&mut self) -> &mut LoadedProgram {
         &mut self.mounted
     }
 }
@@ -264,13 +264,13 @@ fn sums(map: &MapHandle, place: u32, words: usize) -> Result<Vec<u64>, Error> {
 fn raw_verdict(verdict: Verdict) -> (u8, u8) {
     let flag = |propagation, bit| if propagation == Propagation::Uniform { bit } else { 0 };
     match verdict {
-        Verdict::Decapsulate { ttl, dscp, way: Way::Across } => {
+        Verdict::Decapsulate { ttl, dscp, forward: ForwardingMode::PeerPort } => {
             (STRIP, flag(ttl, TTL_UNIFORM) | flag(dscp, DSCP_UNIFORM))
         }
         Verdict::Pass => (PASS, 0),
         Verdict::Drop => (DROP, 0),
         Verdict::Punt => (PUNT, 0),
-        Verdict::Decapsulate { way: Way::Routed, .. } => (HAND, 0),
+        Verdict::Decapsulate { forward: ForwardingMode::Route, .. } => (HAND, 0),
     }
 }
 
@@ -302,8 +302,8 @@ fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
 }
 
 /// What the engine puts into a tunnel.
-fn raw_encapsulation(way: &Encapsulation) -> [u8; RULE_LEN] {
-    let mut raw = raw_ends(way.source, way.destination);
+fn raw_encapsulation(tunnel: &Encapsulation) -> [u8; RULE_LEN] {
+    let mut raw = raw_ends(tunnel.source, tunnel.destination);
     raw[70..72].copy_from_slice(&[PLAIN, HAND]);
     raw
 }

@@ -54,7 +54,7 @@ pub struct TestRun {
 
 /// What every loaded program can do: [`Steering`](crate::Steering) and [`GreProgram`](crate::gre::GreProgram) are one each.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct LoadedProgram {
     // Before the object: taken off before its maps go.
     link: Option<Link>,
     name: &'static str,
@@ -62,7 +62,7 @@ pub struct Mounted {
     object: Object,
 }
 
-impl Mounted {
+impl LoadedProgram {
     /// Loads one program of an object, with an offload's maps and so many slots of counters, or without any; attached to nothing.
     pub(crate) fn load(
         bytes: &'static Aligned<[u8]>,

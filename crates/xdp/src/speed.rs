@@ -16,8 +16,8 @@ pub use self::live::{LiveCount, LiveFrames, LivePackets};
 use crate::abi::{self, Config};
 use crate::object::{Aligned, map, open, program};
 use crate::offload::{
-    Hop, Offload, OffloadAsks, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadKey,
-    OffloadLine, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
+    Hop, Offload, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadKey, OffloadLine,
+    OffloadMatch, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
 };
 use crate::{Action, Error};
 
@@ -194,15 +194,17 @@ pub fn records(session: u32, rules: Rules) -> [(OffloadKey, OffloadRecord); 2] {
             *place = Some(number);
         }
         // Nobody is there, as the packets' remote end.
-        let elsewhere = |third| OffloadAsks {
+        let elsewhere = |third| OffloadMatch {
             protocol: Some(17),
             remote: Some((IpAddr::V4(Ipv4Addr::new(10, 201, third, 0)), 24)),
             ports: Some([[20_000, 50_000], [0, u16::MAX]]),
-            ..OffloadAsks::default()
+            ..OffloadMatch::default()
         };
         let asks = (0..rules.before).map(|at| elsewhere(u8::try_from(at).unwrap_or(u8::MAX)));
-        let lines =
-            asks.chain([OffloadAsks::default()]).map(|asks| OffloadLine { asks, rule: Some(rule) }).collect();
+        let lines = asks
+            .chain([OffloadMatch::default()])
+            .map(|asks| OffloadLine { asks, rule: Some(rule) })
+            .collect();
         OffloadRecord { session, direction, ue_ipv4: Some(address), ue_ipv6: None, lines }
     };
     let tunnel =

@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::Error;
 use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX, VLAN_IDS};
 use crate::attach::AttachMode;
-use crate::mounted::Mounted;
+use crate::mounted::LoadedProgram;
 use crate::object::Aligned;
 use crate::offload::{NO_INSTANCE, Offload, OffloadCounters, OffloadPort, Vlan, VlanRole};
 use crate::prefix::{address_key, prefix_key};
@@ -68,7 +68,7 @@ pub enum SteerBy {
 /// A loaded program, attached or not.
 #[derive(Debug)]
 pub struct Steering {
-    mounted: Mounted,
+    mounted: LoadedProgram,
     config: SteeringConfig,
     config_map: MapHandle,
     counters: MapHandle,
@@ -128,7 +128,7 @@ impl Steering {
 
     fn load_object(config: SteeringConfig, fast: Option<(&Offload, u32)>) -> Result<Self, Error> {
         let name = program_name(config, fast.is_some());
-        let mounted = Mounted::load(OBJECT, name, config.multi_buffer, fast)?;
+        let mounted = LoadedProgram::load(OBJECT, name, config.multi_buffer, fast)?;
         let fast = fast.map(|_| OffloadPort::of(&mounted)).transpose()?;
         let steering = Self {
             config,
@@ -373,15 +373,15 @@ impl Steering {
 }
 
 impl Deref for Steering {
-    type Target = Mounted;
+    type Target = LoadedProgram;
 
-    fn deref(&self) -> &Mounted {
+    fn deref(&self) -> &LoadedProgram {
         &self.mounted
     }
 }
 
 impl DerefMut for Steering {
-    fn deref_mut(&mut self) -> &mut Mounted {
+    fn deref_mut(&mut self) -> &mut LoadedProgram {
         &mut self.mounted
     }
 }

@@ -26,7 +26,7 @@ fn run(vector: &Vector) -> Done {
     let mut program =
         GreProgram::load(&vector.settings(), vector.port("left"), GreWork::Program, false).unwrap();
     // Test runs come in by the loopback interface.
-    program.set_across(1).unwrap();
+    program.set_peer_port(1).unwrap();
     let mut done = Done::default();
     for step in &vector.steps {
         let at = format!("{}: {}", vector.name, step.name);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_xdp::offload::{
-    Counts, Hand, Hop, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadRoute,
-    OffloadRule, OffloadWay, ThresholdEvent, UsageCell, Vlan, VlanRole,
+    Counts, Hop, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadNextHop, OffloadRoute,
+    OffloadRule, PassReason, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
 use kaido_xdp::{Action, Error, OffloadError, Roles, Steering, SteeringConfig};
 
@@ -70,47 +70,47 @@ fn what_is_not_plain_is_the_engines() {
         node.path
             .set_own_addresses(&[LOCAL.into(), Ipv4Addr::new(10, 0, 0, 1).into(), REMOTE6.into()])
             .unwrap();
-        node.hands(&inner(REMOTE, UE), Hand::Source);
+        node.hands(&inner(REMOTE, UE), PassReason::Source);
         for to in
             ["224.0.0.1", "255.255.255.255", "127.0.0.1", "169.254.0.1", "0.0.0.0", "192.0.2.1", "10.0.0.1"]
         {
-            node.hands(&inner(UE, to.parse().unwrap()), Hand::Destination);
+            node.hands(&inner(UE, to.parse().unwrap()), PassReason::Destination);
         }
         for to in ["ff02::1", "fe80::1", "::1", "2001:db8::1"] {
             let frame = tunnelled(&v6(UE6, to.parse().unwrap(), &rig::frame::udp(53, &[])));
-            node.hands(&frame, Hand::Destination);
+            node.hands(&frame, PassReason::Destination);
         }
         node.path.set_own_addresses(&[LOCAL.into()]).unwrap();
         node.forwards(&inner(UE, Ipv4Addr::new(10, 0, 0, 1)));
-        node.hands(&tunnelled(&v4(UE, REMOTE, &[0; 1481])), Hand::TooBig);
+        node.hands(&tunnelled(&v4(UE, REMOTE, &[0; 1481])), PassReason::TooBig);
         node.forwards(&tunnelled(&v4(UE, REMOTE, &[0; 1480])));
-        node.hands(&eth(OURS, 0x0800, &v4(REMOTE, UE, &[0; 1437])), Hand::TooBig);
+        node.hands(&eth(OURS, 0x0800, &v4(REMOTE, UE, &[0; 1437])), PassReason::TooBig);
         assert_eq!(node.forwards(&eth(OURS, 0x0800, &v4(REMOTE, UE, &[0; 1436]))).len(), 1514);
         let over_ipv6 =
             |len| eth(OURS, 0x0800, &checked(&v4(REMOTE, OTHER_UE, &rig::frame::udp(53, &vec![1; len]))));
-        node.hands(&over_ipv6(1409), Hand::TooBig);
+        node.hands(&over_ipv6(1409), PassReason::TooBig);
         assert_eq!(node.forwards(&over_ipv6(1408)).len(), 1514);
         let unchecked = v4(REMOTE, OTHER_UE, &rig::frame::udp(53, &[1; 40]));
-        node.hands(&eth(OURS, 0x0800, &unchecked), Hand::Checksum);
-        node.hands(&eth(NEXT, 0x0800, &v4(REMOTE, UE, &[])), Hand::NotCandidate);
-        node.hands(&eth(OURS, 0x0806, &[0; 28]), Hand::NotCandidate);
-        node.hands(&eth(OURS, 0x0800, &v4(REMOTE, Ipv4Addr::new(10, 45, 0, 8), &[])), Hand::Unknown);
+        node.hands(&eth(OURS, 0x0800, &unchecked), PassReason::Checksum);
+        node.hands(&eth(NEXT, 0x0800, &v4(REMOTE, UE, &[])), PassReason::NotCandidate);
+        node.hands(&eth(OURS, 0x0806, &[0; 28]), PassReason::NotCandidate);
+        node.hands(&eth(OURS, 0x0800, &v4(REMOTE, Ipv4Addr::new(10, 45, 0, 8), &[])), PassReason::Unknown);
         node.path.set_hop(N6, None).unwrap();
-        node.hands(&uplink(), Hand::NextHop);
+        node.hands(&uplink(), PassReason::NextHop);
         node.path.set_template(3, None).unwrap();
-        node.hands(&downlink(), Hand::NextHop);
+        node.hands(&downlink(), PassReason::NextHop);
         let mut other_flow = record(OffloadDirection::Uplink);
         other_flow.lines[0].asks.qfi = Some(8);
         node.path.insert_or_replace(TUNNEL_KEY, &other_flow).unwrap();
-        node.hands(&uplink(), Hand::Qfi);
+        node.hands(&uplink(), PassReason::Qfi);
         assert!(node.path.remove(&TUNNEL_KEY) && !node.path.remove(&TUNNEL_KEY));
-        node.hands(&uplink(), Hand::Unknown);
+        node.hands(&uplink(), PassReason::Unknown);
         assert_eq!(node.path.len(), 4);
         let nowhere = OffloadKey::Tunnel { local: PEER6.into(), teid: TEID };
         assert!(!node.path.remove(&nowhere) && !node.path.contains(&nowhere), "no record was ever for it");
         let over_ipv6 = OffloadKey::Tunnel { local: LOCAL6.into(), teid: TEID };
         assert!(node.path.contains(&over_ipv6) && node.path.remove(&over_ipv6));
-        node.hands(&tunnelled_over_ipv6(&v4(UE, REMOTE, &[])), Hand::Unknown);
+        node.hands(&tunnelled_over_ipv6(&v4(UE, REMOTE, &[])), PassReason::Unknown);
     });
 }
 
@@ -120,19 +120,19 @@ fn tenants_have_vlans_both_ways() {
         let packet = v4(REMOTE, UE, &rig::frame::udp(53, &[2; 40]));
         let tagged = eth(OURS, 0x8100, &vlan(0x6007, 0x0800, &packet));
         let double = eth(OURS, 0x88a8, &vlan(5, 0x8100, &vlan(7, 0x0800, &packet)));
-        node.hands(&tagged, Hand::NotCandidate);
+        node.hands(&tagged, PassReason::NotCandidate);
         let other = OffloadKey::Ipv4 { instance: 4, address: UE };
         node.path.insert_or_replace(other, &record(OffloadDirection::Downlink)).unwrap();
         let single = Vlan { outer: None, inner: 7 };
         let lan = |instance| VlanRole { instance: Some(instance), lan: true, ..VlanRole::default() };
         node.steering.set_vlans(&BTreeMap::from([(single, lan(4))])).unwrap();
         assert_eq!(node.forwards(&tagged), node.forwards(&eth(OURS, 0x0800, &packet)));
-        node.hands(&double, Hand::NotCandidate);
+        node.hands(&double, PassReason::NotCandidate);
         node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, lan(4))])).unwrap();
-        node.hands(&tagged, Hand::NotCandidate);
+        node.hands(&tagged, PassReason::NotCandidate);
         node.forwards(&double);
         node.steering.set_vlans(&BTreeMap::from([(Vlan { outer: Some(5), inner: 7 }, lan(3))])).unwrap();
-        node.hands(&double, Hand::Unknown);
+        node.hands(&double, PassReason::Unknown);
 
         let untagged = node.forwards(&uplink());
         let hop = Hop {
@@ -155,11 +155,11 @@ fn tenants_have_vlans_both_ways() {
         assert_eq!((&sent[..12], &sent[22..]), (&untagged[..12], &untagged[14..]));
         // What is on the LAN's own link the gateway is not for; the node's own routes are of no concern there.
         let beyond = |near: &str, len| Some((near.parse().unwrap(), len));
-        let engines = |to| OffloadRoute { to, way: OffloadWay::Engine };
+        let engines = |to| OffloadRoute { to, way: OffloadNextHop::Engine };
         node.path
             .set_routes(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)].map(engines))
             .unwrap();
-        node.hands(&uplink(), Hand::NextHop);
+        node.hands(&uplink(), PassReason::NextHop);
         let into_lan = uplink_with(|rule| rule.destination = OffloadDestination::Hop(N6));
         node.path.insert_or_replace(TUNNEL_KEY, &into_lan).unwrap();
         for (near, len, leads) in [
@@ -172,7 +172,7 @@ fn tenants_have_vlans_both_ways() {
             if leads {
                 node.forwards(&uplink());
             } else {
-                node.hands(&uplink(), Hand::NextHop);
+                node.hands(&uplink(), PassReason::NextHop);
             }
         }
         let uplink6 = tunnelled(&v6(UE6, REMOTE6, &rig::frame::udp(53, &[])));
@@ -183,7 +183,7 @@ fn tenants_have_vlans_both_ways() {
             if leads {
                 node.forwards(&uplink6);
             } else {
-                node.hands(&uplink6, Hand::NextHop);
+                node.hands(&uplink6, PassReason::NextHop);
             }
         }
         node.path.set_hop(N6, Some(&Hop { near: None, ..hop })).unwrap();
@@ -197,8 +197,8 @@ fn tenants_have_vlans_both_ways() {
             eth(OURS, 0x88a8, &vlan(5, 0x8100, &vlan(7, 0x86dd, &packet)))
         };
         node.forwards(&icmp(128));
-        node.hands(&icmp(135), Hand::NotCandidate);
-        node.hands(&icmp(136), Hand::NotCandidate);
+        node.hands(&icmp(135), PassReason::NotCandidate);
+        node.hands(&icmp(136), PassReason::NotCandidate);
     });
 }
 
@@ -219,19 +219,19 @@ fn a_vlan_has_roles_and_counters_of_its_own() {
         };
         let counters = |node: &Node, slot| node.steering.offload_counters_of(slot).unwrap();
         // Untagged, or by the other's VLAN, it is nobody's.
-        node.hands(&uplink(), Hand::NotCandidate);
-        node.hands(&downlink(), Hand::NotCandidate);
+        node.hands(&uplink(), PassReason::NotCandidate);
+        node.hands(&downlink(), PassReason::NotCandidate);
         assert_eq!(counters(&node, 0).total(), 2);
-        let hands = |node: &Node, frame: &[u8], slot, hand: Hand| {
+        let hands = |node: &Node, frame: &[u8], slot, hand: PassReason| {
             let before = counters(node, slot).handed(hand);
             let run = node.run(frame);
             assert_eq!((run.frame.as_slice(), run.action == Action::Redirect), (frame, false));
             assert_eq!(counters(node, slot).handed(hand), before + 1);
         };
-        hands(&node, &within(100, &downlink()), 1, Hand::NotCandidate);
+        hands(&node, &within(100, &downlink()), 1, PassReason::NotCandidate);
         // No tunnel there, and no UE has that address.
-        hands(&node, &within(200, &uplink()), 2, Hand::Unknown);
-        hands(&node, &within(300, &uplink()), 0, Hand::NotCandidate);
+        hands(&node, &within(200, &uplink()), 2, PassReason::Unknown);
+        hands(&node, &within(300, &uplink()), 0, PassReason::NotCandidate);
         let sent = [node.run(&within(100, &uplink())), node.run(&within(200, &downlink()))];
         assert!(sent.iter().all(|run| run.action == Action::Redirect));
         let (up, down) = (OffloadDirection::Uplink, OffloadDirection::Downlink);
@@ -355,31 +355,31 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         node.path.set_hop(NEIGHBOUR, Some(&hop(0x55))).unwrap();
         let route = |to: &str, len, way| OffloadRoute { to: (to.parse().unwrap(), len), way };
         let routes = [
-            route("0.0.0.0", 0, OffloadWay::Hop(OTHER)),
-            route("198.18.77.9", 24, OffloadWay::Link),
-            route("198.18.77.128", 25, OffloadWay::Engine),
-            route("2001:db8:1::", 48, OffloadWay::Hop(OTHER)),
-            route("2001:db8:1:2::9", 128, OffloadWay::Hop(OTHER)),
+            route("0.0.0.0", 0, OffloadNextHop::Hop(OTHER)),
+            route("198.18.77.9", 24, OffloadNextHop::Link),
+            route("198.18.77.128", 25, OffloadNextHop::Engine),
+            route("2001:db8:1::", 48, OffloadNextHop::Hop(OTHER)),
+            route("2001:db8:1:2::9", 128, OffloadNextHop::Hop(OTHER)),
         ];
         node.path.set_routes(&routes).unwrap();
         let mac = |node: &Node, frame: &[u8]| node.forwards(frame)[5];
         assert_eq!(mac(&node, &uplink()), 0x44);
-        node.hands(&to(near), Hand::NextHop);
-        node.hands(&to(Ipv4Addr::new(198, 18, 77, 200)), Hand::NextHop);
+        node.hands(&to(near), PassReason::NextHop);
+        node.hands(&to(Ipv4Addr::new(198, 18, 77, 200)), PassReason::NextHop);
         assert_eq!(mac(&node, &to6("2001:db8:1:1::1")), 0x44);
-        node.hands(&to6("2001:db8:1:2::1"), Hand::NextHop);
+        node.hands(&to6("2001:db8:1:2::1"), PassReason::NextHop);
         // Of IPv6 there is no route to all: the record's own hop leads there.
         assert_eq!(mac(&node, &to6("2001:db8:2::1")), NEXT[5]);
         let neighbours = BTreeMap::from([(near.into(), NEIGHBOUR)]);
         node.path.set_neighbours(&neighbours).unwrap();
         assert_eq!(mac(&node, &to(near)), 0x55);
-        node.hands(&to(Ipv4Addr::new(198, 18, 77, 6)), Hand::NextHop);
+        node.hands(&to(Ipv4Addr::new(198, 18, 77, 6)), PassReason::NextHop);
         node.path.set_neighbours(&BTreeMap::new()).unwrap();
-        node.hands(&to(near), Hand::NextHop);
+        node.hands(&to(near), PassReason::NextHop);
         // Into tunnels the template leads.
         node.forwards(&downlink());
         let many: Vec<_> =
-            (0..33).map(|at| route(&format!("198.18.{at}.0"), 24, OffloadWay::Engine)).collect();
+            (0..33).map(|at| route(&format!("198.18.{at}.0"), 24, OffloadNextHop::Engine)).collect();
         assert!(matches!(node.path.set_routes(&many), Err(OffloadError::OutOfRange { value: 33, .. })));
         assert_eq!(mac(&node, &uplink()), 0x44, "nothing has changed");
         node.path.set_routes(&[]).unwrap();

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_xdp::offload::{
-    Counts, Hand, Hop, LINES_MAX, OffloadAsks, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey,
-    OffloadLine, OffloadRecord, OffloadRule, UsageCell,
+    Counts, Hop, LINES_MAX, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadLine,
+    OffloadMatch, OffloadRecord, OffloadRule, PassReason, UsageCell,
 };
 use kaido_xdp::{Action, Offload, OffloadConfig, OffloadError, Roles, Steering, SteeringConfig};
 
@@ -80,11 +80,11 @@ impl Node {
     }
 
     /// Whether a packet goes on; or the reason why it is the engine's.
-    fn send(&self, frame: &[u8]) -> Result<bool, Hand> {
+    fn send(&self, frame: &[u8]) -> Result<bool, PassReason> {
         let before = self.steering.offload_counters().unwrap();
         let action = self.steering.test_run(frame, 1).unwrap().action;
         let after = self.steering.offload_counters().unwrap();
-        match Hand::ALL.into_iter().find(|&hand| after.handed(hand) > before.handed(hand)) {
+        match PassReason::ALL.into_iter().find(|&hand| after.handed(hand) > before.handed(hand)) {
             Some(hand) => Err(hand),
             None => Ok(action == Action::Redirect),
         }
@@ -122,27 +122,27 @@ fn counting(cell: u32) -> OffloadRule {
     OffloadRule::to(OffloadDestination::Hop(N6)).counting([UsageCell::of_passed(cell)])
 }
 
-fn line(asks: OffloadAsks, cell: u32) -> OffloadLine {
+fn line(asks: OffloadMatch, cell: u32) -> OffloadLine {
     OffloadLine { asks, rule: Some(counting(cell)) }
 }
 
 #[test]
 fn the_first_rule_that_matches_is_the_packets() {
     with_node("the_first_rule_that_matches_is_the_packets", |mut node| {
-        let asks = OffloadAsks::default;
-        let voice = OffloadAsks {
+        let asks = OffloadMatch::default;
+        let voice = OffloadMatch {
             protocol: Some(UDP),
             remote: Some((VOICE.into(), 16)),
             ports: Some([[20_000, 40_000], [0, u16::MAX]]),
             ..asks()
         };
-        let flow = OffloadAsks { qfi: Some(5), ..asks() };
-        let engines = OffloadAsks { remote: Some((DNS.into(), 32)), ..asks() };
+        let flow = OffloadMatch { qfi: Some(5), ..asks() };
+        let engines = OffloadMatch { remote: Some((DNS.into(), 32)), ..asks() };
         node.put(vec![
             line(voice, 1),
             line(flow, 2),
             OffloadLine { asks: engines, rule: None },
-            line(OffloadAsks { protocol: Some(UDP), ..asks() }, 2),
+            line(OffloadMatch { protocol: Some(UDP), ..asks() }, 2),
         ]);
         let other = Ipv4Addr::new(198, 51, 100, 1);
         for (frame, expected) in [
@@ -151,12 +151,12 @@ fn the_first_rule_that_matches_is_the_packets() {
             (to(5, VOICE, 40_001), Ok(2)),
             (to(9, VOICE, 19_999), Ok(2)),
             (to(5, DNS, 53), Ok(2)),
-            (to(9, DNS, 53), Err(Hand::Rule)),
+            (to(9, DNS, 53), Err(PassReason::Rule)),
             (to(9, other, 53), Ok(2)),
-            (uplink(9, &ipv4_packet(UE, other, TCP, &[0; 20])), Err(Hand::Rule)),
+            (uplink(9, &ipv4_packet(UE, other, TCP, &[0; 20])), Err(PassReason::Rule)),
             (uplink(5, &ipv4_packet(UE, other, TCP, &[0; 20])), Ok(2)),
             // Without ports nobody knows.
-            (uplink(9, &ipv4_packet(UE, VOICE, UDP, &[0; 3])), Err(Hand::Rule)),
+            (uplink(9, &ipv4_packet(UE, VOICE, UDP, &[0; 3])), Err(PassReason::Rule)),
         ] {
             let before = [1, 2].map(|cell| node.packets(cell));
             let sent = node.send(&frame);
@@ -178,8 +178,8 @@ fn groups_of_rules_are_used_again_and_their_number_has_a_limit() {
     let config = OffloadConfig { groups_max: 3, ..tables::config(64, true) };
     with_config("groups_of_rules_are_used_again_and_their_number_has_a_limit", &config, |mut node| {
         let two = vec![
-            line(OffloadAsks { qfi: Some(1), ..OffloadAsks::default() }, 3),
-            line(OffloadAsks::default(), 3),
+            line(OffloadMatch { qfi: Some(1), ..OffloadMatch::default() }, 3),
+            line(OffloadMatch::default(), 3),
         ];
         for _ in 0..1000 {
             node.put(two.clone());
@@ -225,7 +225,7 @@ fn rates_are_kept() {
         for usage in [2, 3] {
             let mut rule = rule;
             rule.usage[usage..].fill(None);
-            node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
+            node.put(vec![OffloadLine { asks: OffloadMatch::default(), rule: Some(rule) }]);
             let (begun, mut passed, mut dropped) = (Instant::now(), 0u64, 0u64);
             let before = [4, 5, 6].map(|cell| node.packets(cell));
             while begun.elapsed() < Duration::from_secs(1) {
@@ -253,7 +253,7 @@ fn rates_are_kept() {
         assert!(counters.dropped(OffloadDrop::MbrExceeded) > 0);
         // A rate that was changed is reckoned anew by the engine.
         node.policers[8 * 2 + 3].store(1, Ordering::Relaxed);
-        assert_eq!(node.send(&frame), Err(Hand::Rate));
+        assert_eq!(node.send(&frame), Err(PassReason::Rate));
     });
 }
 
@@ -262,7 +262,7 @@ fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
     with_node("a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines", |mut node| {
         let rule = OffloadRule { quota: true, ..counting(4) };
         let frame = uplink(9, &ipv4_packet(UE, DNS, UDP, &udp(53, &[7; 72])));
-        node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
+        node.put(vec![OffloadLine { asks: OffloadMatch::default(), rule: Some(rule) }]);
         let cells = node.cells;
         let word = |at: usize| &cells[8 * 4 + at];
         for (round, far) in [(1u64, 0), (2, 4 << 20)] {
@@ -277,7 +277,7 @@ fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
                         Ok(true) => octets += 100,
                         Ok(false) => panic!("dropped"),
                         Err(hand) => {
-                            assert_eq!(hand, Hand::Quota);
+                            assert_eq!(hand, PassReason::Quota);
                             break;
                         }
                     }
@@ -291,7 +291,7 @@ fn a_packet_that_would_reach_a_limit_of_a_quota_is_the_engines() {
         assert_eq!(node.send(&frame), Ok(true));
         word(7).store(1, Ordering::Relaxed);
         node.path.flush(4);
-        assert_eq!(node.send(&frame), Err(Hand::Quota), "used up");
+        assert_eq!(node.send(&frame), Err(PassReason::Quota), "used up");
     });
 }
 
@@ -300,11 +300,11 @@ fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
     with_node("a_dropped_packet_that_would_reach_a_quota_is_the_engines", |mut node| {
         let all = UsageCell { cell: 4, counts: Counts::All };
         let rule = OffloadRule { quota: true, far_drop: true, ..counting(0).counting([all]) };
-        node.put(vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }]);
+        node.put(vec![OffloadLine { asks: OffloadMatch::default(), rule: Some(rule) }]);
         // Two packets of 100 octets fit, the third reaches the quota.
         node.cells[8 * 4 + 6].store(!250, Ordering::Relaxed);
         let frame = uplink(9, &ipv4_packet(UE, DNS, UDP, &udp(53, &[7; 72])));
-        assert_eq!([(); 3].map(|()| node.send(&frame)), [Ok(false), Ok(false), Err(Hand::Quota)]);
+        assert_eq!([(); 3].map(|()| node.send(&frame)), [Ok(false), Ok(false), Err(PassReason::Quota)]);
         assert!(node.path.events().next().is_none(), "it is the engine's to tell");
     });
 }
@@ -313,14 +313,14 @@ fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
 fn where_mss_are_lowered_syns_are_the_engines() {
     let config = OffloadConfig { no_syn: true, ..tables::config(64, true) };
     with_config("where_mss_are_lowered_syns_are_the_engines", &config, |mut node| {
-        node.put(vec![line(OffloadAsks::default(), 1)]);
+        node.put(vec![line(OffloadMatch::default(), 1)]);
         let tcp = |flags: u8| {
             let mut segment = [0; 24];
             segment[13] = flags;
             uplink(9, &ipv4_packet(UE, DNS, TCP, &segment))
         };
         assert_eq!(node.send(&tcp(0x10)), Ok(true));
-        assert_eq!(node.send(&tcp(0x12)), Err(Hand::Syn));
+        assert_eq!(node.send(&tcp(0x12)), Err(PassReason::Syn));
         assert_eq!(node.send(&to(9, DNS, 53)), Ok(true));
     });
 }

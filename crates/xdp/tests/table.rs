@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
 use kaido_xdp::offload::{
-    OffloadAsks, OffloadDestination, OffloadDirection, OffloadError, OffloadKey, OffloadLine, OffloadRecord,
+    OffloadDestination, OffloadDirection, OffloadError, OffloadKey, OffloadLine, OffloadMatch, OffloadRecord,
     OffloadRule, UsageCell,
 };
 use kaido_xdp::speed::{Rules, Speed, filled, records};
@@ -27,7 +27,7 @@ fn record(number: u32) -> OffloadRecord {
     let rule = OffloadRule::to(OffloadDestination::Hop(0)).counting([UsageCell::of_passed(number % 7)]);
     let mut record = OffloadRecord::of_rule(number, OffloadDirection::Uplink, rule);
     if number.is_multiple_of(3) {
-        record.lines.push(OffloadLine { asks: OffloadAsks::default(), rule: None });
+        record.lines.push(OffloadLine { asks: OffloadMatch::default(), rule: None });
     }
     record
 }

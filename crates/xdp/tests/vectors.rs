@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use kaido_xdp::offload::{
-    Counts, Hand, Hop, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadRecord,
-    OffloadRule, Template, UsageCell,
+    Counts, Hop, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadRecord, OffloadRule,
+    PassReason, Template, UsageCell,
 };
 use kaido_xdp::{Action, Offload, Roles, Steering, SteeringConfig};
 use serde::Deserialize;
@@ -224,7 +224,7 @@ fn run(vector: &Vector) -> Done {
             done.dropped += 1;
         } else {
             assert_eq!(run.frame, input, "{place}: handed over as it came");
-            let reason = Hand::ALL.into_iter().find(|&hand| after.handed(hand) > before.handed(hand));
+            let reason = PassReason::ALL.into_iter().find(|&hand| after.handed(hand) > before.handed(hand));
             assert!(!is_plain(step, vector), "{place}: left to the engine, {reason:?}");
             done.handed += 1;
         }

@@ -75,7 +75,7 @@ pub enum Claim {
 
 /// Compare-and-swaps of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tries {
+pub struct ClaimAttempts {
     /// How often the claim was tried with something to claim.
     pub attempts: u32,
     /// How often another consumer was faster.
@@ -132,7 +132,7 @@ impl<T: Copy, M: SharedMemory<T>> SharedConsumer<T, M> {
         out: &mut [T],
         window: &impl Window,
         cut: impl Fn(&[T]) -> usize,
-        tries: &mut Tries,
+        tries: &mut ClaimAttempts,
     ) -> Claim {
         // Acquire: whoever moved the cursor here had seen a producer cursor at least as far on, and with this we
         // do too; `p - c` would be negative else.

@@ -2,20 +2,20 @@
 //! works the one side of them cannot tell it from a socket's rings, but that nothing asks to be woken.
 
 use crate::ring::{Consumer, Producer};
-use crate::rings::Mapped;
+use crate::rings::RingMapping;
 use crate::{CompletionRing, Desc, Error, FillRing, Rings, RxRing, TxRing};
 
 /// The kernel's ends of the rings.
 #[derive(Debug)]
 pub struct PeerRings {
     /// Empty chunks from the port, to receive into.
-    pub fill: Consumer<u64, Mapped<u64>>,
+    pub fill: Consumer<u64, RingMapping<u64>>,
     /// Sent chunks on their way back to the port.
-    pub completion: Producer<u64, Mapped<u64>>,
+    pub completion: Producer<u64, RingMapping<u64>>,
     /// Packets on their way to the port.
-    pub rx: Producer<Desc, Mapped<Desc>>,
+    pub rx: Producer<Desc, RingMapping<Desc>>,
     /// Packets that the port sends.
-    pub tx: Consumer<Desc, Mapped<Desc>>,
+    pub tx: Consumer<Desc, RingMapping<Desc>>,
 }
 
 impl PeerRings {
@@ -25,8 +25,8 @@ impl PeerRings {
     /// [`Error::RingSize`]; [`Error::Sys`] when there is no memory.
     pub fn pair(fill: u32, completion: u32, rx: u32, tx: u32) -> Result<(Rings, Self), Error> {
         Error::check_ring_sizes(fill, completion, rx, tx)?;
-        let (fill, completion) = (Mapped::in_memory(fill)?, Mapped::in_memory(completion)?);
-        let (rx, tx) = (Mapped::in_memory(rx)?, Mapped::in_memory(tx)?);
+        let (fill, completion) = (RingMapping::in_memory(fill)?, RingMapping::in_memory(completion)?);
+        let (rx, tx) = (RingMapping::in_memory(rx)?, RingMapping::in_memory(tx)?);
         // SAFETY: rings just made, of which no one else knows: each end of each is made once.
         Ok(unsafe {
             let peer = Self {

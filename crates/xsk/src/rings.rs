@@ -17,7 +17,7 @@ use crate::{Desc, Error};
 /// A ring's memory as mapped from the kernel; clones are views of the same ring, which stays mapped until the last
 /// is dropped.
 #[derive(Debug)]
-pub struct Mapped<T> {
+pub struct RingMapping<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -29,7 +29,7 @@ pub struct Mapped<T> {
 
 /// Where the parts of a ring lie, in bytes from its beginning.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct RingOffsets {
     producer: usize,
     consumer: usize,
     flags: usize,
@@ -37,9 +37,9 @@ struct Places {
 }
 
 /// As `struct xdp_ring` of the kernel (`net/xdp/xsk_queue.h`) lies with cache lines of 64 bytes: a line between those of both cursors.
-const IN_MEMORY: Places = Places { producer: 0, consumer: 128, flags: 196, entries: 320 };
+const IN_MEMORY: RingOffsets = RingOffsets { producer: 0, consumer: 128, flags: 196, entries: 320 };
 
-impl<T> Clone for Mapped<T> {
+impl<T> Clone for RingMapping<T> {
     fn clone(&self) -> Self {
         Self { _region: Arc::clone(&self._region), ..*self }
     }
@@ -47,11 +47,11 @@ impl<T> Clone for Mapped<T> {
 
 // SAFETY: the pointers lead into the region, which lives as long as `self` and which any thread may use; what is
 // shared is atomics, and entries under the contract of `Memory`.
-unsafe impl<T: Send> Send for Mapped<T> {}
+unsafe impl<T: Send> Send for RingMapping<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Mapped<T> {}
+unsafe impl<T: Send> Sync for RingMapping<T> {}
 
-impl<T: Copy> Mapped<T> {
+impl<T: Copy> RingMapping<T> {
     /// Maps the ring of `capacity` entries of socket `fd` that the kernel keeps at `page_offset`.
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
@@ -60,7 +60,7 @@ impl<T: Copy> Mapped<T> {
         page_offset: libc::off_t,
     ) -> Result<Self, Error> {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let places = Places {
+        let places = RingOffsets {
             producer: at(offset.producer),
             consumer: at(offset.consumer),
             flags: at(offset.flags),
@@ -78,8 +78,8 @@ impl<T: Copy> Mapped<T> {
         Ok(Self::within(Region::anonymous(len)?, &IN_MEMORY, capacity))
     }
 
-    fn within(region: Region, places: &Places, capacity: u32) -> Self {
-        let Places { producer, consumer, flags, entries } = *places;
+    fn within(region: Region, places: &RingOffsets, capacity: u32) -> Self {
+        let RingOffsets { producer, consumer, flags, entries } = *places;
         debug_assert!(producer.max(consumer).max(flags) + size_of::<AtomicU32>() <= region.len());
         // SAFETY: the kernel laid the ring out so (XDP_MMAP_OFFSETS), or we did (`IN_MEMORY`): cursors and flags before the
         // entries, each naturally aligned, all within the mapping just made.
@@ -109,7 +109,7 @@ impl<T: Copy> Mapped<T> {
 
 // SAFETY: the capacity was checked to be a power of two before the kernel made the ring; the pointers never change
 // and slots are indexed under the mask.
-unsafe impl<T: Copy> Memory<T> for Mapped<T> {
+unsafe impl<T: Copy> Memory<T> for RingMapping<T> {
     #[inline]
     fn capacity(&self) -> u32 {
         self.capacity
@@ -141,7 +141,7 @@ unsafe impl<T: Copy> Memory<T> for Mapped<T> {
 }
 
 // SAFETY: as above; a descriptor is two aligned words (asserted in `desc`), which are loaded as atomics.
-unsafe impl SharedMemory<Desc> for Mapped<Desc> {
+unsafe impl SharedMemory<Desc> for RingMapping<Desc> {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // The two halves.
     fn peek(&self, index: u32) -> Desc {
@@ -172,7 +172,7 @@ pub struct Rings {
 
 /// Hands empty chunks to the kernel, to receive into.
 #[derive(Debug)]
-pub struct FillRing(pub(crate) Producer<u64, Mapped<u64>>);
+pub struct FillRing(pub(crate) Producer<u64, RingMapping<u64>>);
 
 impl FillRing {
     /// Gives chunks (offsets within the UMEM, in bytes) to the kernel, as many from the front as there is room for.
@@ -204,7 +204,7 @@ impl FillRing {
 
 /// Gives sent chunks back.
 #[derive(Debug)]
-pub struct CompletionRing(pub(crate) Consumer<u64, Mapped<u64>>);
+pub struct CompletionRing(pub(crate) Consumer<u64, RingMapping<u64>>);
 
 impl CompletionRing {
     /// Takes sent chunks (the `addr` they were sent with, in bytes) back; says how many. They are the caller's again.
@@ -227,7 +227,7 @@ impl CompletionRing {
 
 /// Received packets.
 #[derive(Debug)]
-pub struct RxRing(pub(crate) Consumer<Desc, Mapped<Desc>>);
+pub struct RxRing(pub(crate) Consumer<Desc, RingMapping<Desc>>);
 
 impl RxRing {
     /// Takes received buffers; says how many. Their chunks are the caller's, to read, send on, or supply again.
@@ -251,7 +251,7 @@ impl RxRing {
 
     /// Gives the ring up for another kind of consumer at the same cursor (several cores that claim blocks of it). The
     /// rule that stays: the consumer cursor only moves over entries that all claimants have read.
-    pub fn into_memory(self) -> Mapped<Desc> {
+    pub fn into_memory(self) -> RingMapping<Desc> {
         self.0.into_memory()
     }
 }
@@ -259,7 +259,7 @@ impl RxRing {
 /// Packets to send.
 #[derive(Debug)]
 pub struct TxRing {
-    pub(crate) ring: Producer<Desc, Mapped<Desc>>,
+    pub(crate) ring: Producer<Desc, RingMapping<Desc>>,
     /// Without `XDP_USE_NEED_WAKEUP` the flag means nothing, and the kernel must always be woken.
     pub(crate) always_wake: bool,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ring::{Consumer, Producer};
-use crate::rings::Mapped;
+use crate::rings::RingMapping;
 use crate::sys;
 use crate::{CompletionRing, Error, FillRing, Rings, RxRing, TxRing, Umem};
 
@@ -165,15 +165,16 @@ impl Builder {
         // SAFETY: a struct of integers.
         let offsets: libc::xdp_mmap_offsets =
             unsafe { sys::get(fd, libc::XDP_MMAP_OFFSETS, "getsockopt(XDP_MMAP_OFFSETS)")? };
-        let fill = Mapped::map(fd, self.fill, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING.cast_signed())?;
-        let completion = Mapped::map(
+        let fill =
+            RingMapping::map(fd, self.fill, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING.cast_signed())?;
+        let completion = RingMapping::map(
             fd,
             self.completion,
             &offsets.cr,
             libc::XDP_UMEM_PGOFF_COMPLETION_RING.cast_signed(),
         )?;
-        let rx = Mapped::map(fd, self.rx, &offsets.rx, libc::XDP_PGOFF_RX_RING)?;
-        let tx = Mapped::map(fd, self.tx, &offsets.tx, libc::XDP_PGOFF_TX_RING)?;
+        let rx = RingMapping::map(fd, self.rx, &offsets.rx, libc::XDP_PGOFF_RX_RING)?;
+        let tx = RingMapping::map(fd, self.tx, &offsets.tx, libc::XDP_PGOFF_TX_RING)?;
         // SAFETY: rings just made, of which no one else knows: one end is ours, the other the kernel's.
         Ok(unsafe {
             Rings {

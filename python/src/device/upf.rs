@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use kaido_bench::oracle::{Bearers, Tag};
 use kaido_bench::session::establishment;
 use kaido_engine::port::MemoryWire;
-use kaido_engine::{KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
+use kaido_engine::{KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings};
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
@@ -125,10 +125,16 @@ fn routes(bearers: &Bearers) -> std::sync::Arc<Routes> {
     table.extend(peers.iter().map(|peer| (*peer, if peer.is_ipv4() { 32 } else { 128 }, via(ACCESS, None))));
     routes.set_routes(table);
     for peer in peers {
-        routes.set_neighbour(Wanted { port: ACCESS, address: peer }, Some(bearers.access.bench_mac.octets()));
+        routes.set_neighbour(
+            NeighbourRequest { port: ACCESS, address: peer },
+            Some(bearers.access.bench_mac.octets()),
+        );
     }
     for router in ROUTER {
-        routes.set_neighbour(Wanted { port: CORE, address: router }, Some(bearers.core.bench_mac.octets()));
+        routes.set_neighbour(
+            NeighbourRequest { port: CORE, address: router },
+            Some(bearers.core.bench_mac.octets()),
+        );
     }
     routes
 }

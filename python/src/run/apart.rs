@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError};
 use std::time::Duration;
 
-use kaido_bench::traffic::{Arrivals, Outlet, Passed, apart};
+use kaido_bench::traffic::{Arrivals, Outlet, PassResult, apart};
 use kaido_engine::PoolCache;
 
 use super::Shared;
 use super::time::Time;
-use super::turn::{Line, Turn, is_over, judge, rest};
+use super::turn::{Line, PortTurn, is_over, judge, rest};
 
 /// Most batches that wait to be judged: a fraction of a port's frames.
 const QUEUE_MAX: usize = 128;
@@ -41,7 +41,7 @@ struct PortSigns {
     sent_ns: AtomicU64,
 }
 
-impl Turn {
+impl PortTurn {
     /// Turns each port on a thread of its own, and judges on this one; nanoseconds of sending.
     pub(super) fn turn_apart(&mut self, shared: &Shared) -> u64 {
         let mut caches: Vec<PoolCache> =
@@ -123,7 +123,7 @@ fn turn_line(mut line: Line, port: usize, mut outlet: Outlet, signs: &Signs, sha
         own.is_sent.store(line.is_sent(signs.duration_ns), Ordering::Relaxed);
         own.is_unpaced.store(line.is_unpaced(), Ordering::Relaxed);
         let passed = outlet.pass(|batch| line.receive(port, batch, time, shared));
-        if sent == 0 && passed == Passed::Nothing {
+        if sent == 0 && passed == PassResult::Nothing {
             let due_ns = line.turn.next_due_ns().filter(|_| is_sending);
             rest(due_ns.map(|due_ns| due_ns.saturating_sub(time.now_ns())));
             continue;
@@ -133,7 +133,7 @@ fn turn_line(mut line: Line, port: usize, mut outlet: Outlet, signs: &Signs, sha
         for (stream, volume) in line.turn.sent() {
             live.streams[stream] = volume;
         }
-        if passed == Passed::Ended {
+        if passed == PassResult::Ended {
             break;
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kaido_bench::generator::Compiled;
+use kaido_bench::generator::CompiledTraffic;
 use kaido_bench::oracle::Rule;
 use kaido_bench::receive::JudgeSettings;
 use kaido_bench::result::{RunResult, Volume};
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::capture::Capture;
 use crate::device::DeviceSpec;
 use crate::traffic::wrong;
-use turn::Turn;
+use turn::PortTurn;
 
 /// Frames of the process's pool: queues of memory ports hold copies, so that few are under way at once.
 const FRAMES: usize = 8192;
@@ -208,15 +208,15 @@ impl Run {
 }
 
 impl Run {
-    fn prepare(plan: &Plan) -> PyResult<(Turn, Arc<Shared>, usize)> {
-        let compiled = Compiled::new(&plan.traffic).map_err(|problems| wrong(&problems))?;
+    fn prepare(plan: &Plan) -> PyResult<(PortTurn, Arc<Shared>, usize)> {
+        let compiled = CompiledTraffic::new(&plan.traffic).map_err(|problems| wrong(&problems))?;
         let judge = JudgeSettings {
             late_after_ns: plan.late_after_ns,
             ordered: plan.ordered,
             keep: plan.keep,
             ..JudgeSettings::default()
         };
-        let turn = Turn::new(plan, compiled, judge)?;
+        let turn = PortTurn::new(plan, compiled, judge)?;
         let ports = plan.traffic.ports.len();
         let state = State {
             live: Live {

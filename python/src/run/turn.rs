@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kaido_bench::generator::Compiled;
-use kaido_bench::receive::{JudgeSettings, Receiver, SentBy};
+use kaido_bench::generator::CompiledTraffic;
+use kaido_bench::receive::{JudgeSettings, Receiver, SentShare};
 use kaido_bench::result::Volume;
 use kaido_bench::stream::Driver;
 use kaido_bench::traffic::{self, addressed, addressed_rules, clock_costs, resolve};
@@ -33,7 +33,7 @@ const GRACE_NS: u64 = 500_000_000;
 
 /// A port of the run.
 pub(super) struct Line {
-    pub(super) turn: traffic::Turn,
+    pub(super) turn: traffic::PortTurn,
     pub(super) sent: Volume,
     pub(super) received: Volume,
     /// How often it waited for the judge; see [`kaido_bench::result::PortResult::held_up`].
@@ -110,7 +110,7 @@ pub(super) fn judge(receiver: &mut Receiver, number: usize, frame: &Frame, now_n
 }
 
 /// A run that is ready to begin.
-pub(super) struct Turn {
+pub(super) struct PortTurn {
     pub(super) lines: Vec<Line>,
     wires: Vec<MemoryWire>,
     device: Option<Device>,
@@ -121,9 +121,9 @@ pub(super) struct Turn {
     is_apart: bool,
 }
 
-impl Turn {
+impl PortTurn {
     /// Opens the ports, and in L3 mode asks for their gateways; `compiled` is the traffic as it is described.
-    pub(super) fn new(plan: &Plan, compiled: Compiled, judge: JudgeSettings) -> Result<Self, PyErr> {
+    pub(super) fn new(plan: &Plan, compiled: CompiledTraffic, judge: JudgeSettings) -> Result<Self, PyErr> {
         let pool = pool().map_err(PyOSError::new_err)?;
         let device = plan.device.as_ref().map(|device| Device::new(device, compiled.ports())).transpose();
         let mut device = device.map_err(PyValueError::new_err)?;
@@ -143,13 +143,13 @@ impl Turn {
         let compiled = if described == plan.traffic {
             compiled
         } else {
-            Compiled::new(&described).map_err(|problems| wrong(&problems))?
+            CompiledTraffic::new(&described).map_err(|problems| wrong(&problems))?
         };
         let compiled = Arc::new(compiled);
         let rules = addressed_rules(&plan.rules, &lines);
         let receiver = Receiver::new(&compiled, &rules, judge).map_err(|problems| wrong(&problems))?;
         let lines = lines.into_iter().enumerate().map(|(number, line)| Line {
-            turn: traffic::Turn::new(line, &compiled, number),
+            turn: traffic::PortTurn::new(line, &compiled, number),
             sent: Volume::default(),
             received: Volume::default(),
             held_up: 0,
@@ -269,9 +269,9 @@ impl Turn {
     }
 
     /// What each stream has sent: what was made, without what no port took.
-    fn sent(&self) -> Vec<SentBy> {
+    fn sent(&self) -> Vec<SentShare> {
         let lines = self.lines.iter().flat_map(|line| line.turn.sent());
-        lines.map(|(stream, volume)| SentBy { stream, worker: 0, volume }).collect()
+        lines.map(|(stream, volume)| SentShare { stream, worker: 0, volume }).collect()
     }
 
     fn publish(&self, shared: &Shared, time_ns: u64, sending: bool) {

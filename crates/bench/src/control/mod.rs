@@ -26,7 +26,7 @@ use self::traffic::{BURST, Traffic};
 use self::wire::Request;
 use crate::BenchError;
 use crate::frames::Family;
-use crate::machine::{Before, Machine};
+use crate::machine::{Machine, MachineState};
 use crate::memory::resident;
 use crate::shape::Shape;
 
@@ -153,7 +153,7 @@ pub fn measure_control(
     stop: &AtomicBool,
     progress: &dyn Fn(&str),
 ) -> Result<ControlReport, BenchError> {
-    let before = Before::now();
+    let before = MachineState::now();
     let sessions = plan.sessions.min(SESSIONS_MAX);
     let all = sessions + FORWARDED;
     let pool = FramePool::leak(4 * BURST)?;
@@ -161,7 +161,7 @@ pub fn measure_control(
     let upf = Upf::new(node.clone(), events, Vec::new())?;
     let cpus = two_cpus();
     let server = Server::start(upf, cpus.map(|[first, _]| first))?;
-    let pinned = Pinned::to(cpus.map(|[_, second]| second));
+    let pinned = PinnedThread::to(cpus.map(|[_, second]| second));
     let mut client = Client::new(server.address, plan.shape, all, plan.window)?;
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
@@ -230,9 +230,9 @@ fn two_cpus() -> Option<[usize; 2]> {
 }
 
 /// This thread on a CPU, until dropped.
-struct Pinned(Option<CpuSet>);
+struct PinnedThread(Option<CpuSet>);
 
-impl Pinned {
+impl PinnedThread {
     fn to(cpu: Option<usize>) -> Self {
         let before = sched_getaffinity(None).ok();
         pin(cpu);
@@ -240,7 +240,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             let _ = sched_setaffinity(None, before);

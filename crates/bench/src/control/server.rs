@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use kaido_engine::BATCH_MAX;
 use kaido_engine::port::DatagramRooms;
-use kaido_pfcp::{Config, DATAGRAM_MAX, Endpoint, Features, Moment, PeerPort, Transmit, send_all};
+use kaido_pfcp::{Config, DATAGRAM_MAX, Endpoint, Features, Instants, PeerPort, Transmit, send_all};
 use kaido_upf::control::Upf;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -30,12 +30,12 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// The thread that serves PFCP.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     thread: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct ServerState {
     stop: AtomicBool,
     /// CPU time of the thread after its last turn, in nanoseconds.
     cpu_ns: AtomicU64,
@@ -50,7 +50,7 @@ impl Server {
         // Without room for a burst the client's window is too wide, which it notices.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
         let address = socket.local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServerState::default());
         let seen = shared.clone();
         let thread = std::thread::Builder::new().name("pfcp".to_owned()).spawn(move || {
             pin(cpu);
@@ -75,13 +75,13 @@ impl Server {
     }
 }
 
-fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &Shared) {
+fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &ServerState) {
     let config = Config {
         peer_port: PeerPort::AsSeen,
         features: Features { allocates_f_teids: true, sends_end_markers: true, ..Features::default() },
         ..Config::at(address.ip())
     };
-    let mut endpoint = Endpoint::new(config, upf, Moment::now());
+    let mut endpoint = Endpoint::new(config, upf, Instants::now());
     let mut rooms = DatagramRooms::new(DATAGRAM_MAX + 1);
     let mut out = Vec::new();
     let began = CpuTime::now();
@@ -96,7 +96,7 @@ fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &Shared) {
                 Err(_) => continue,
             };
             for (from, datagram) in rooms.datagrams() {
-                endpoint.handle(Moment::now(), from, datagram, &mut out);
+                endpoint.handle(Instants::now(), from, datagram, &mut out);
                 if out.len() >= ANSWERS_HELD {
                     send(socket, &mut out);
                 }
@@ -105,7 +105,7 @@ fn serve(socket: &UdpSocket, address: SocketAddr, upf: Upf, shared: &Shared) {
                 break;
             }
         }
-        endpoint.poll(Moment::now(), &mut out);
+        endpoint.poll(Instants::now(), &mut out);
         send(socket, &mut out);
         shared.sessions.store(endpoint.session_count() as u64, Ordering::Release);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Nanoseconds of a short run.

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 
-use kaido_pfcp::{Moment, Retransmission, SessionTemplate, Smf, SmfConfig};
+use kaido_pfcp::{Instants, Retransmission, SessionTemplate, Smf, SmfConfig};
 use kaido_upf::rules::{OuterHeaderCreation, Teid};
 
 use crate::BenchError;
@@ -44,7 +44,7 @@ impl Request {
 
 /// A request with holes.
 #[derive(Clone, Debug)]
-pub(crate) struct Stencil {
+pub(crate) struct RequestTemplate {
     bytes: Vec<u8>,
     ue: Vec<usize>,
     /// The TEID at both ends of the tunnel.
@@ -52,7 +52,7 @@ pub(crate) struct Stencil {
     cp_seid: Option<usize>,
 }
 
-impl Stencil {
+impl RequestTemplate {
     /// Of a request that has the numbers of a session, as far as it has any: its UE's address, its TEID, and the control plane's SEID.
     fn new(bytes: &[u8], ue: Ipv4Addr, teid: u32, cp_seid: u64) -> Self {
         let places = |mark: &[u8]| {
@@ -90,9 +90,9 @@ pub(crate) struct Requests {
     pub(crate) recovery: Vec<u8>,
     shape: Shape,
     /// By session, as far as they ask for different things.
-    establish: Vec<Stencil>,
-    modify: Stencil,
-    delete: Stencil,
+    establish: Vec<RequestTemplate>,
+    modify: RequestTemplate,
+    delete: RequestTemplate,
 }
 
 impl Requests {
@@ -108,7 +108,7 @@ impl Requests {
             outstanding: OUTSTANDING,
             dialect: kaido_pfcp::Dialect::Plain,
         });
-        let (now, mut sent) = (Moment::now(), Vec::new());
+        let (now, mut sent) = (Instants::now(), Vec::new());
         let failed = |error: kaido_pfcp::SmfError| BenchError::Control(error.to_string());
         smf.associate(now, from, &mut sent).map_err(failed)?;
         let kinds = if matches!(shape, Shape::Mixed | Shape::Tenant) { KINDS } else { 1 };
@@ -136,10 +136,10 @@ impl Requests {
             return Err(BenchError::Control("the control plane made other requests".to_owned()));
         };
         let establish = (MARKED..).zip(establish).zip(seids).map(|((session, message), seid)| {
-            Stencil::new(&message.bytes, ue(shape.ue_number(session)), teid(session), seid.0)
+            RequestTemplate::new(&message.bytes, ue(shape.ue_number(session)), teid(session), seid.0)
         });
         let plain = |message: &kaido_pfcp::Transmit| {
-            Stencil::new(&message.bytes, Ipv4Addr::BROADCAST, REMOTE_MARK, u64::MAX)
+            RequestTemplate::new(&message.bytes, Ipv4Addr::BROADCAST, REMOTE_MARK, u64::MAX)
         };
         let recovery = associate.bytes.windows(8).find(|octets| octets.starts_with(&[0, 96, 0, 4]));
         let recovery = recovery.ok_or_else(|| BenchError::Control("no recovery time stamp".to_owned()))?;
@@ -156,12 +156,12 @@ impl Requests {
     /// The request for a session that has a SEID at the user plane, and a tunnel.
     pub(crate) fn of(&mut self, request: Request, session: u32, seid: u64, teid: u32) -> &[u8] {
         let kind = session as usize % self.establish.len();
-        let stencil = match request {
+        let template = match request {
             Request::Establish => &mut self.establish[kind],
             Request::Modify => &mut self.modify,
             Request::Delete => &mut self.delete,
         };
-        stencil.fill([session, self.shape.ue_number(session)], seid, teid)
+        template.fill([session, self.shape.ue_number(session)], seid, teid)
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
             );
             let mut requests = Requests::new(local, shape).unwrap();
             assert_eq!(requests.associate[1], 5);
-            for (session, stencil) in (MARKED..).zip(&requests.establish) {
+            for (session, template) in (MARKED..).zip(&requests.establish) {
                 // Each PDR has a tunnel or an address, and some FARs have the far end's.
                 let rules = shape.establishment(Family::V4, session);
                 let local = rules.pdrs.iter().filter(|pdr| pdr.pdi.local_fteid.is_some()).count();
@@ -199,7 +199,7 @@ mod tests {
                     far.forwarding.as_ref().is_some_and(|to| to.outer_header_creation.is_some())
                 };
                 let tunnels = local + rules.fars.iter().filter(created).count();
-                let holes = (stencil.ue.len(), stencil.teid.len(), stencil.cp_seid.is_some());
+                let holes = (template.ue.len(), template.teid.len(), template.cp_seid.is_some());
                 assert_eq!(holes, (rules.pdrs.len() - local, tunnels, true), "{shape:?}");
             }
             assert_eq!(requests.modify.teid.len(), 1);

@@ -1,7 +1,7 @@
 //! The same sessions as the generator and the oracle describe them.
 
 use super::{Family, GNB_MAC, N3_MAC, N6_MAC, QFI, ROUTER_MAC, teid};
-use crate::oracle::{Bearers, Outer, Side, Tag};
+use crate::oracle::{Bearers, OuterFields, Side, Tag};
 use crate::shape::{Shape, VLAN_FIRST};
 use crate::stream::Mac;
 
@@ -30,7 +30,7 @@ pub(crate) fn bearers((family, shape): (Family, Shape), sessions: u32, [access, 
         server: family.server(),
         access: side(access, N3_MAC, GNB_MAC),
         core: Side { tags: of_tenants.into_iter().collect(), ..side(core, N6_MAC, ROUTER_MAC) },
-        outer: Outer::default(),
+        outer: OuterFields::default(),
         shape,
     }
 }

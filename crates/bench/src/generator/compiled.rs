@@ -30,7 +30,7 @@ const EARLIER_RUNS: usize = 4;
 
 /// Compiled traffic. Workers and receivers share one.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompiledTraffic {
     pub(crate) streams: Vec<CompiledStream>,
     pub(crate) ports: Vec<String>,
     pub(crate) key: TrailerKey,
@@ -68,13 +68,13 @@ impl Packets {
 }
 
 /// A stream whose packets are ready, and what is left to find out: how fast it is.
-struct Ready {
+struct ReadyStream {
     port: usize,
     packets: Packets,
     times_ns: Vec<u64>,
 }
 
-impl Compiled {
+impl CompiledTraffic {
     /// Compiles traffic. Captures are read here.
     ///
     /// # Errors
@@ -116,13 +116,13 @@ impl Compiled {
                     }
                 },
             };
-            ready.push(packets.map(|(packets, times_ns)| Ready {
+            ready.push(packets.map(|(packets, times_ns)| ReadyStream {
                 port: port.unwrap_or(0),
                 packets,
                 times_ns,
             }));
         }
-        let ready: Option<Vec<Ready>> = ready.into_iter().collect();
+        let ready: Option<Vec<ReadyStream>> = ready.into_iter().collect();
         let Some(ready) = ready.filter(|_| problems.is_empty()) else { return Err(problems) };
         let streams = rates(traffic, ready, &mut problems);
         if !problems.is_empty() {
@@ -149,7 +149,7 @@ impl Compiled {
         self.packet_into(stream, sequence, time_ns, &mut packet).then_some(packet)
     }
 
-    /// As [`Compiled::packet`], into memory that is there; `false` when there is no such packet.
+    /// As [`CompiledTraffic::packet`], into memory that is there; `false` when there is no such packet.
     pub(crate) fn packet_into(&self, stream: usize, sequence: u64, time_ns: u64, into: &mut Vec<u8>) -> bool {
         let Some(found) = self.streams.get(stream) else { return false };
         match &found.packets {
@@ -251,10 +251,10 @@ fn times(stream: &Stream, wrong: &mut impl FnMut(&str, String)) {
 }
 
 /// Packets, and their times in nanoseconds.
-type Recorded = (Box<[Box<[u8]>]>, Vec<u64>);
+type RecordedPackets = (Box<[Box<[u8]>]>, Vec<u64>);
 
 /// The packets of a file, and their times.
-fn read(file: &Path) -> Result<Recorded, String> {
+fn read(file: &Path) -> Result<RecordedPackets, String> {
     let mut reader = PcapReader::open(file).map_err(|error| error.to_string())?;
     let (mut packets, mut times, mut bytes) = (Vec::new(), Vec::new(), 0);
     while let Some(packet) = reader.read().map_err(|error| error.to_string())? {
@@ -272,7 +272,7 @@ fn read(file: &Path) -> Result<Recorded, String> {
 }
 
 /// Gives every stream its rate.
-fn rates(traffic: &Traffic, ready: Vec<Ready>, problems: &mut Vec<Problem>) -> Vec<CompiledStream> {
+fn rates(traffic: &Traffic, ready: Vec<ReadyStream>, problems: &mut Vec<Problem>) -> Vec<CompiledStream> {
     let line = |port: usize| traffic.ports.get(port).and_then(|port| port.line_bps);
     // What the streams would send by themselves, a weight as so many packets a second.
     let mut own = Vec::new();

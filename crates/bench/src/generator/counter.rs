@@ -13,7 +13,7 @@ pub(crate) const VARIABLES_MAX: usize = 16;
 
 /// What a digit stands for.
 #[derive(Clone, Debug)]
-enum Meaning {
+enum DigitMeaning {
     /// `first + digit × step`, modulo 2^64.
     Line { first: u64, step: u64 },
     /// One of these.
@@ -26,7 +26,7 @@ enum Meaning {
 struct Counter {
     name: String,
     width: Width,
-    meaning: Meaning,
+    meaning: DigitMeaning,
     /// Values until the first comes again.
     period: u64,
     /// The counter whose turning moves this one.
@@ -93,7 +93,7 @@ impl Counters {
             let line = |name: &str, width, first: u64, last: u64, after| Counter {
                 name: format!("{}.{name}", tuple.name),
                 width,
-                meaning: Meaning::Line { first, step: 1 },
+                meaning: DigitMeaning::Line { first, step: 1 },
                 period: last - first + 1,
                 after,
             };
@@ -137,7 +137,10 @@ impl Counters {
                     );
                 }
                 let step_signed = if is_up { *step } else { step.wrapping_neg() };
-                (Meaning::Line { first: *first, step: step_signed }, ((high - low) / step).saturating_add(1))
+                (
+                    DigitMeaning::Line { first: *first, step: step_signed },
+                    ((high - low) / step).saturating_add(1),
+                )
             }
             Operation::Random { min, max, repeat_after } => {
                 if let Some(message) = too_large(*max) {
@@ -147,7 +150,7 @@ impl Counters {
                     return refuse("operation", format!("there is no value between {min} and {max}"));
                 }
                 let period = if *repeat_after == 0 { u64::MAX } else { *repeat_after };
-                (Meaning::Random { min: *min, span: max - min, salt }, period)
+                (DigitMeaning::Random { min: *min, span: max - min, salt }, period)
             }
             Operation::List(values) => {
                 if let Some(message) = values.iter().find_map(|value| too_large(*value)) {
@@ -156,7 +159,7 @@ impl Counters {
                 if values.is_empty() {
                     return refuse("operation", "a list without values".to_owned());
                 }
-                (Meaning::List(values.as_slice().into()), values.len() as u64)
+                (DigitMeaning::List(values.as_slice().into()), values.len() as u64)
             }
         };
         let after = match &variable.after {
@@ -165,7 +168,7 @@ impl Counters {
                 let Some((place, _)) = self.find(name) else {
                     return refuse("after", format!("there is no variable `{name}` before this one"));
                 };
-                let is_random = |meaning: &Meaning| matches!(meaning, Meaning::Random { .. });
+                let is_random = |meaning: &DigitMeaning| matches!(meaning, DigitMeaning::Random { .. });
                 if is_random(&meaning) || is_random(&self.0[usize::from(place)].meaning) {
                     return refuse("after", "random variables change with every packet".to_owned());
                 }
@@ -226,10 +229,10 @@ impl Counter {
     #[inline(always)]
     fn straight(&self, digit: u64, stride: u64, row: &mut [u64]) {
         let (first, by, has_meaning) = match &self.meaning {
-            Meaning::Line { first, step } => {
+            DigitMeaning::Line { first, step } => {
                 (first.wrapping_add(digit.wrapping_mul(*step)), stride.wrapping_mul(*step), true)
             }
-            Meaning::List(_) | Meaning::Random { .. } => (digit, stride, false),
+            DigitMeaning::List(_) | DigitMeaning::Random { .. } => (digit, stride, false),
         };
         for (number, place) in (0u64..).zip(row.iter_mut()) {
             *place = first.wrapping_add(number.wrapping_mul(by));
@@ -256,13 +259,13 @@ impl Counter {
     #[inline(always)]
     fn meant(&self, row: &mut [u64]) {
         match &self.meaning {
-            Meaning::Line { first, step } => {
+            DigitMeaning::Line { first, step } => {
                 row.iter_mut().for_each(|place| *place = first.wrapping_add(place.wrapping_mul(*step)));
             }
             // The digit is below the period, which is the length.
             #[allow(clippy::cast_possible_truncation)]
-            Meaning::List(values) => row.iter_mut().for_each(|place| *place = values[*place as usize]),
-            Meaning::Random { min, span, salt } => {
+            DigitMeaning::List(values) => row.iter_mut().for_each(|place| *place = values[*place as usize]),
+            DigitMeaning::Random { min, span, salt } => {
                 row.iter_mut().for_each(|place| *place = min + scaled(random(*salt, *place), *span));
             }
         }

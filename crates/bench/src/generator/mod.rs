@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 pub(crate) use compiled::Packets;
-pub use compiled::{Compiled, Problem};
+pub use compiled::{CompiledTraffic, Problem};
 use kaido_engine::{BATCH_MAX, Batch, Frame, FramePool, FrameSize, HEADROOM, PoolCache};
 
 pub(crate) use self::layout::{Kind, Layout, link};
@@ -33,13 +33,13 @@ use crate::trailer::TrailerStart;
 /// A worker's part of what goes out of a port.
 #[derive(Debug)]
 pub struct Generator {
-    compiled: Arc<Compiled>,
-    lanes: Vec<Lane>,
+    compiled: Arc<CompiledTraffic>,
+    lanes: Vec<WorkerStream>,
     /// The lanes that have packets left, the one whose next is due first on top.
-    order: BinaryHeap<Reverse<(Due, usize)>>,
+    order: BinaryHeap<Reverse<(DueTime, usize)>>,
     held: HeldFrames,
     /// The packets whose frames are there, and whose bytes are not yet.
-    planned: ArrayVec<Planned, BATCH_MAX>,
+    planned: ArrayVec<PlannedPacket, BATCH_MAX>,
     /// Boxed, as it is some kilobytes long.
     step: Box<Step<BATCH_MAX>>,
     /// For packets longer than a frame.
@@ -48,8 +48,8 @@ pub struct Generator {
 
 /// A packet that is to be made.
 #[derive(Clone, Copy, Debug)]
-struct Planned {
-    lane: u32,
+struct PlannedPacket {
+    worker_lane: u32,
     shape: u16,
     /// Whether the frame holds head and payload of the shape.
     is_held: bool,
@@ -57,7 +57,7 @@ struct Planned {
 
 /// A worker's part of a stream.
 #[derive(Debug)]
-struct Lane {
+struct WorkerStream {
     stream: usize,
     cursor: Option<Cursor>,
     sequence: u64,
@@ -67,9 +67,9 @@ struct Lane {
 
 /// A time in nanoseconds. Times of packets are neither negative nor without value, so that their bits are in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due(u64);
+struct DueTime(u64);
 
-impl Due {
+impl DueTime {
     fn at(time_ns: f64) -> Self {
         Self(time_ns.to_bits())
     }
@@ -92,14 +92,14 @@ pub enum FrameMemory {
 /// What lies in each frame of the pool.
 #[derive(Debug)]
 struct HeldFrames {
-    frames: Vec<Held>,
+    frames: Vec<HeldPacket>,
     pool: &'static FramePool,
     memory: FrameMemory,
 }
 
 /// Of which stream and length a packet is, and where in its frame it begins.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldPacket {
     stream: u16,
     /// No packet has none.
     len: u16,
@@ -107,7 +107,7 @@ struct Held {
 }
 
 impl HeldFrames {
-    const NOTHING: Held = Held { stream: 0, len: 0, head: 0 };
+    const NOTHING: HeldPacket = HeldPacket { stream: 0, len: 0, head: 0 };
 
     fn new(pool: &'static FramePool, memory: FrameMemory) -> Self {
         Self { frames: vec![Self::NOTHING; pool.frames()], pool, memory }
@@ -125,7 +125,7 @@ impl HeldFrames {
             held.stream = stream;
             return (held.head.into(), is_same && self.memory == FrameMemory::Kept);
         }
-        *held = Held { stream, len, head: head(self.pool.frame_size(), number, len.into()) };
+        *held = HeldPacket { stream, len, head: head(self.pool.frame_size(), number, len.into()) };
         (held.head.into(), false)
     }
 
@@ -163,7 +163,7 @@ impl Generator {
     /// # Panics
     /// When there is no such worker.
     pub fn new(
-        compiled: &Arc<Compiled>,
+        compiled: &Arc<CompiledTraffic>,
         port: usize,
         (worker, workers): (u32, u32),
         pool: &'static FramePool,
@@ -185,17 +185,17 @@ impl Generator {
                 Packets::Made(program) => Some(program.cursor(worker.into(), workers.into())),
                 Packets::Captured(_) => None,
             };
-            let lane = Lane {
+            let worker_lane = WorkerStream {
                 stream: number,
                 cursor,
                 sequence: worker.into(),
                 workers: workers.into(),
                 sent: Volume::default(),
             };
-            if let Some(due) = stream.pace.time_ns(lane.sequence) {
-                generator.order.push(Reverse((Due::at(due), generator.lanes.len())));
+            if let Some(due) = stream.pace.time_ns(worker_lane.sequence) {
+                generator.order.push(Reverse((DueTime::at(due), generator.lanes.len())));
             }
-            generator.lanes.push(lane);
+            generator.lanes.push(worker_lane);
         }
         generator
     }
@@ -217,9 +217,15 @@ impl Generator {
 
     /// Adds the frames of packets that are due, each with its place in `planned`. Whether these are all; else the next is a
     /// long one, which is made when all before it are.
-    fn plan(&mut self, compiled: &Compiled, now_ns: u64, pool: &mut PoolCache, batch: &mut Batch) -> bool {
-        while let Some(&Reverse((due, lane))) = self.order.peek() {
-            let stream = &compiled.streams[self.lanes[lane].stream];
+    fn plan(
+        &mut self,
+        compiled: &CompiledTraffic,
+        now_ns: u64,
+        pool: &mut PoolCache,
+        batch: &mut Batch,
+    ) -> bool {
+        while let Some(&Reverse((due, worker_lane))) = self.order.peek() {
+            let stream = &compiled.streams[self.lanes[worker_lane].stream];
             if batch.is_full() || (stream.paced && due.time_ns() > now_ns as f64) {
                 break;
             }
@@ -228,33 +234,33 @@ impl Generator {
             let end = self.order.peek().map_or(f64::INFINITY, |Reverse((next, _))| next.time_ns());
             let until_ns = if stream.paced { end.min(now_ns as f64) } else { end };
             let most = stream.pace.due_by(
-                self.lanes[lane].sequence,
-                self.lanes[lane].workers,
+                self.lanes[worker_lane].sequence,
+                self.lanes[worker_lane].workers,
                 until_ns,
                 batch.remaining_capacity(),
             );
             let ended = match &stream.packets {
-                Packets::Made(program) => self.plan_made(program, lane, most, pool, batch),
-                Packets::Captured(packets) => self.copy(packets, lane, most, pool, batch),
+                Packets::Made(program) => self.plan_made(program, worker_lane, most, pool, batch),
+                Packets::Captured(packets) => self.copy(packets, worker_lane, most, pool, batch),
             };
             let ended = match (ended, &stream.packets) {
-                (Ended::Long, Packets::Made(program)) if self.planned.is_empty() => self.long_packet(
+                (StreamEnd::Long, Packets::Made(program)) if self.planned.is_empty() => self.long_packet(
                     program,
-                    lane,
-                    &compiled.start(self.lanes[lane].stream, now_ns),
+                    worker_lane,
+                    &compiled.start(self.lanes[worker_lane].stream, now_ns),
                     pool,
                     batch,
                 ),
                 (ended, _) => ended,
             };
-            let next = stream.pace.time_ns(self.lanes[lane].sequence).map(Due::at);
+            let next = stream.pace.time_ns(self.lanes[worker_lane].sequence).map(DueTime::at);
             if let Some(due) = next {
-                self.order.push(Reverse((due, lane)));
+                self.order.push(Reverse((due, worker_lane)));
             }
             match ended {
-                Ended::Until => {}
-                Ended::Starved => break,
-                Ended::Long => return false,
+                StreamEnd::Until => {}
+                StreamEnd::Starved => break,
+                StreamEnd::Long => return false,
             }
         }
         true
@@ -269,29 +275,29 @@ impl Generator {
         most: usize,
         pool: &mut PoolCache,
         batch: &mut Batch,
-    ) -> Ended {
+    ) -> StreamEnd {
         let room = pool.pool().frame_size().room();
-        let lane = &mut self.lanes[number];
+        let worker_lane = &mut self.lanes[number];
         let lane_number = u32::try_from(number).unwrap_or(u32::MAX);
         for _ in 0..most {
-            let shape_number = program.shape(lane.sequence);
+            let shape_number = program.shape(worker_lane.sequence);
             let shape = &program.shapes[usize::from(shape_number)];
             if shape.len > room {
-                return Ended::Long;
+                return StreamEnd::Long;
             }
-            let Some(mut frame) = pool.allocate() else { return Ended::Starved };
-            let (head, is_held) = self.held.place(&frame, lane.stream, shape.len);
+            let Some(mut frame) = pool.allocate() else { return StreamEnd::Starved };
+            let (head, is_held) = self.held.place(&frame, worker_lane.stream, shape.len);
             if !frame.occupy(head, shape.len) {
-                return Ended::Starved;
+                return StreamEnd::Starved;
             }
             // All values are worked out while the lines come.
             shape.lines.iter().for_each(|line| frame.prefetch_write(usize::from(*line)));
-            self.planned.push(Planned { lane: lane_number, shape: shape_number, is_held });
+            self.planned.push(PlannedPacket { worker_lane: lane_number, shape: shape_number, is_held });
             batch.push(frame);
-            lane.sent.add(shape.len);
-            lane.sequence += lane.workers;
+            worker_lane.sent.add(shape.len);
+            worker_lane.sequence += worker_lane.workers;
         }
-        Ended::Until
+        StreamEnd::Until
     }
 
     /// Adds a packet that takes several frames, when all planned ones are made.
@@ -303,16 +309,16 @@ impl Generator {
         trailer: &TrailerStart,
         pool: &mut PoolCache,
         batch: &mut Batch,
-    ) -> Ended {
-        let lane = &mut self.lanes[number];
-        let Some(cursor) = &mut lane.cursor else { return Ended::Until };
-        program.packet(lane.sequence, trailer, &mut self.long);
-        let Some(frame) = copied(&self.long, &mut self.held, pool) else { return Ended::Starved };
+    ) -> StreamEnd {
+        let worker_lane = &mut self.lanes[number];
+        let Some(cursor) = &mut worker_lane.cursor else { return StreamEnd::Until };
+        program.packet(worker_lane.sequence, trailer, &mut self.long);
+        let Some(frame) = copied(&self.long, &mut self.held, pool) else { return StreamEnd::Starved };
         program.skip(cursor);
-        lane.sent.add(self.long.len());
-        lane.sequence += lane.workers;
+        worker_lane.sent.add(self.long.len());
+        worker_lane.sequence += worker_lane.workers;
         batch.push(frame);
-        Ended::Until
+        StreamEnd::Until
     }
 
     /// Adds up to `most` captured packets, when all planned ones are made; why it ended.
@@ -323,32 +329,32 @@ impl Generator {
         most: usize,
         pool: &mut PoolCache,
         batch: &mut Batch,
-    ) -> Ended {
+    ) -> StreamEnd {
         if !self.planned.is_empty() {
-            return Ended::Long;
+            return StreamEnd::Long;
         }
-        let lane = &mut self.lanes[number];
+        let worker_lane = &mut self.lanes[number];
         for _ in 0..most {
             #[allow(clippy::cast_possible_truncation)] // Below the number of packets.
-            let packet = &packets[(lane.sequence % packets.len() as u64) as usize];
-            let Some(frame) = copied(packet, &mut self.held, pool) else { return Ended::Starved };
-            lane.sent.add(packet.len());
-            lane.sequence += lane.workers;
+            let packet = &packets[(worker_lane.sequence % packets.len() as u64) as usize];
+            let Some(frame) = copied(packet, &mut self.held, pool) else { return StreamEnd::Starved };
+            worker_lane.sent.add(packet.len());
+            worker_lane.sequence += worker_lane.workers;
             batch.push(frame);
         }
-        Ended::Until
+        StreamEnd::Until
     }
 
     /// Makes the packets that are planned, whose frames are the last of `frames`.
     #[inline(always)]
-    fn make(&mut self, compiled: &Compiled, now_ns: u64, frames: &mut [Frame]) {
+    fn make(&mut self, compiled: &CompiledTraffic, now_ns: u64, frames: &mut [Frame]) {
         let Self { lanes, planned, step, .. } = self;
         let first = frames.len() - planned.len();
         let mut packets: ArrayVec<&mut [u8], BATCH_MAX> =
             frames[first..].iter_mut().map(Frame::data_mut).collect();
-        let Some(lane) = planned.first().map(|first| first.lane) else { return };
-        if planned.iter().all(|planned| planned.lane == lane) {
-            make_lane(compiled, &mut lanes[lane as usize], now_ns, step, planned, &mut packets);
+        let Some(worker_lane) = planned.first().map(|first| first.worker_lane) else { return };
+        if planned.iter().all(|planned| planned.worker_lane == worker_lane) {
+            make_lane(compiled, &mut lanes[worker_lane as usize], now_ns, step, planned, &mut packets);
         } else {
             make_lanes(compiled, lanes, now_ns, step, planned, &mut packets);
         }
@@ -364,8 +370,8 @@ impl Generator {
     /// When the next packet is due, in nanoseconds since the run began; `None` when nothing is left to send. Now, for what
     /// does not wait for its time.
     pub fn next_due_ns(&self) -> Option<u64> {
-        let Reverse((due, lane)) = self.order.peek()?;
-        let stream = &self.compiled.streams[self.lanes[*lane].stream];
+        let Reverse((due, worker_lane)) = self.order.peek()?;
+        let stream = &self.compiled.streams[self.lanes[*worker_lane].stream];
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         // A time; what is beyond saturates.
         Some(if stream.paced { due.time_ns().ceil() as u64 } else { 0 })
@@ -373,12 +379,12 @@ impl Generator {
 
     /// What was made of each stream, by its number.
     pub fn sent(&self) -> impl Iterator<Item = (usize, Volume)> + '_ {
-        self.lanes.iter().map(|lane| (lane.stream, lane.sent))
+        self.lanes.iter().map(|worker_lane| (worker_lane.stream, worker_lane.sent))
     }
 }
 
 /// Why no more packets of a lane are planned.
-enum Ended {
+enum StreamEnd {
     /// The batch is full, another lane's turn has come, or nothing is left.
     Until,
     /// The pool has no frames.
@@ -389,11 +395,11 @@ enum Ended {
 
 /// Makes planned packets of several lanes, lane by lane.
 fn make_lanes(
-    compiled: &Compiled,
-    lanes: &mut [Lane],
+    compiled: &CompiledTraffic,
+    lanes: &mut [WorkerStream],
     now_ns: u64,
     step: &mut Step<BATCH_MAX>,
-    planned: &[Planned],
+    planned: &[PlannedPacket],
     packets: &mut [&mut [u8]],
 ) {
     // A mark for each packet that is made.
@@ -403,29 +409,32 @@ fn make_lanes(
         if made >> first & 1 == 1 {
             continue;
         }
-        let lane = planned[first].lane;
-        let mut own: ArrayVec<Planned, BATCH_MAX> = ArrayVec::new();
+        let worker_lane = planned[first].worker_lane;
+        let mut own: ArrayVec<PlannedPacket, BATCH_MAX> = ArrayVec::new();
         let mut own_packets: ArrayVec<&mut [u8], BATCH_MAX> = ArrayVec::new();
-        for (at, planned) in planned.iter().enumerate().skip(first).filter(|(_, of)| of.lane == lane) {
+        for (at, planned) in
+            planned.iter().enumerate().skip(first).filter(|(_, of)| of.worker_lane == worker_lane)
+        {
             own.push(*planned);
             own_packets.push(std::mem::take(&mut packets[at]));
             made |= 1 << at;
         }
-        make_lane(compiled, &mut lanes[lane as usize], now_ns, step, &own, &mut own_packets);
+        make_lane(compiled, &mut lanes[worker_lane as usize], now_ns, step, &own, &mut own_packets);
     }
 }
 
 /// Makes planned packets of one lane.
 #[inline(always)]
 fn make_lane(
-    compiled: &Compiled,
-    lane: &mut Lane,
+    compiled: &CompiledTraffic,
+    worker_lane: &mut WorkerStream,
     now_ns: u64,
     step: &mut Step<BATCH_MAX>,
-    planned: &[Planned],
+    planned: &[PlannedPacket],
     packets: &mut [&mut [u8]],
 ) {
-    let (Packets::Made(program), Some(cursor)) = (&compiled.streams[lane.stream].packets, &mut lane.cursor)
+    let (Packets::Made(program), Some(cursor)) =
+        (&compiled.streams[worker_lane.stream].packets, &mut worker_lane.cursor)
     else {
         return;
     };
@@ -435,7 +444,7 @@ fn make_lane(
         }
     }
     let shapes = planned.iter().map(|planned| planned.shape);
-    step.write(program, cursor, &compiled.start(lane.stream, now_ns), &shapes, packets);
+    step.write(program, cursor, &compiled.start(worker_lane.stream, now_ns), &shapes, packets);
 }
 
 /// A packet that is copied; `None` when the pool has no frames.

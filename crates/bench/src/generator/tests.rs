@@ -53,7 +53,12 @@ fn traffic(streams: Vec<(Template, Rate, Mode)>) -> Traffic {
 }
 
 /// All packets that are due up to a time, from one worker.
-fn packets(compiled: &Arc<Compiled>, of: (u32, u32), until_ns: u64, memory: FrameMemory) -> Vec<Vec<u8>> {
+fn packets(
+    compiled: &Arc<CompiledTraffic>,
+    of: (u32, u32),
+    until_ns: u64,
+    memory: FrameMemory,
+) -> Vec<Vec<u8>> {
     let pool = FramePool::leak(64).unwrap();
     let mut cache = pool.cache();
     let mut generator = Generator::new(compiled, 0, of, pool, memory);
@@ -168,7 +173,7 @@ proptest! {
             let from = usize::from(write.offset);
             (from..(from + 8).min(lengths.len())).all(|at| lengths[at] == 0 && longer[at] == 0)
         });
-        let compiled = Arc::new(Compiled::new(&traffic(vec![(template, Rate::Pps(1e9), Mode::Burst { packets: 40 })])).unwrap());
+        let compiled = Arc::new(CompiledTraffic::new(&traffic(vec![(template, Rate::Pps(1e9), Mode::Burst { packets: 40 })])).unwrap());
         let key = TrailerKey::new(9);
         for (sequence, packet) in packets(&compiled, (0, 1), 1_000_000, FrameMemory::Kept).iter().enumerate() {
             prop_assert_eq!(packet.len(), usize::from(len));
@@ -196,7 +201,7 @@ proptest! {
             (make(0, Lengths::imix()), Rate::Pps(rate), Mode::Continuous),
             (make(3, Lengths::Random { min: 120, max: 2000 }), Rate::Pps(other), Mode::MultiBurst { packets: 5, bursts: 3, gap_ns: 700 }),
         ]);
-        let compiled = Arc::new(Compiled::new(&described).unwrap());
+        let compiled = Arc::new(CompiledTraffic::new(&described).unwrap());
         let until = 100_000;
         let alone: BTreeSet<Vec<u8>> = packets(&compiled, (0, 1), until, FrameMemory::Shared).into_iter().collect();
         let mut together = BTreeSet::new();
@@ -226,7 +231,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     let sent = |seed| {
         let mut described = traffic(vec![(random(), Rate::Pps(1e9), Mode::Burst { packets: 100 })]);
         described.seed = seed;
-        packets(&Arc::new(Compiled::new(&described).unwrap()), (0, 1), 1_000_000, FrameMemory::Shared)
+        packets(&Arc::new(CompiledTraffic::new(&described).unwrap()), (0, 1), 1_000_000, FrameMemory::Shared)
     };
     assert_eq!(sent(1), sent(1));
     assert_ne!(sent(1), sent(2));
@@ -246,7 +251,7 @@ fn payloads_that_lie_in_frames_are_not_taken_for_others() {
         (of(2, Lengths::Fixed(200)), Rate::Pps(5e6), Mode::Continuous),
         (of(3, Lengths::Fixed(9000)), Rate::Pps(1e5), Mode::Continuous),
     ]);
-    let compiled = Arc::new(Compiled::new(&described).unwrap());
+    let compiled = Arc::new(CompiledTraffic::new(&described).unwrap());
     let key = TrailerKey::new(9);
     let sent = packets(&compiled, (0, 1), 200_000, FrameMemory::Kept);
     assert!(sent.len() > 1000);
@@ -271,7 +276,7 @@ fn frames_that_others_wrote_into_are_written_whole() {
         ),
     ]);
     plain.total = Some(Rate::Max);
-    let compiled = Arc::new(Compiled::new(&plain).unwrap());
+    let compiled = Arc::new(CompiledTraffic::new(&plain).unwrap());
     let pool = FramePool::leak(300).unwrap();
     let mut cache = pool.cache();
     let mut generator = Generator::new(&compiled, 0, (0, 1), pool, FrameMemory::Kept);
@@ -324,7 +329,7 @@ fn rates_and_weights_share_what_is_sent() {
     let counts = |total, rates: &[Rate]| {
         let mut described = traffic(rates.iter().map(|rate| of(*rate)).collect());
         described.total = total;
-        let compiled = Arc::new(Compiled::new(&described).unwrap());
+        let compiled = Arc::new(CompiledTraffic::new(&described).unwrap());
         let pool = FramePool::leak(64).unwrap();
         let mut cache = pool.cache();
         let mut generator = Generator::new(&compiled, 0, (0, 1), pool, FrameMemory::Kept);
@@ -348,7 +353,8 @@ fn rates_and_weights_share_what_is_sent() {
 fn an_empty_pool_delays_and_loses_nothing() {
     let template = Template { bytes: templates()[0].clone(), ..Template::default() };
     let compiled = Arc::new(
-        Compiled::new(&traffic(vec![(template, Rate::Pps(1e9), Mode::Burst { packets: 20 })])).unwrap(),
+        CompiledTraffic::new(&traffic(vec![(template, Rate::Pps(1e9), Mode::Burst { packets: 20 })]))
+            .unwrap(),
     );
     let pool = FramePool::leak(8).unwrap();
     let mut cache = pool.cache();
@@ -398,7 +404,7 @@ fn everything_wrong_is_told_at_once() {
     described.streams[1].port = "q".to_owned();
     described.streams[1].name = "s0".to_owned();
     described.total = Some(Rate::Weight(1.0));
-    let problems = Compiled::new(&described).unwrap_err();
+    let problems = CompiledTraffic::new(&described).unwrap_err();
     let shown: Vec<_> = problems.iter().map(|problem| (problem.stream, problem.field.as_str())).collect();
     assert_eq!(
         shown,
@@ -437,7 +443,7 @@ fn a_capture_is_played_as_it_is() {
         let capture =
             crate::stream::Capture { file, passes: 2, timing: crate::stream::Timing::Captured(2.0) };
         described.streams[0].source = Source::Capture(capture);
-        let compiled = Arc::new(Compiled::new(&described).unwrap());
+        let compiled = Arc::new(CompiledTraffic::new(&described).unwrap());
         let sent = |until| {
             packets(&compiled, (0, 1), until, FrameMemory::Shared)
                 .iter()
@@ -455,7 +461,8 @@ fn a_capture_is_played_as_it_is() {
 fn lengths_below_the_headers_are_raised() {
     let template =
         Template { bytes: templates()[3].clone(), lengths: Lengths::Fixed(64), ..Template::default() };
-    let compiled = Compiled::new(&traffic(vec![(template, Rate::Pps(1.0), Mode::Continuous)])).unwrap();
+    let compiled =
+        CompiledTraffic::new(&traffic(vec![(template, Rate::Pps(1.0), Mode::Continuous)])).unwrap();
     let packet = compiled.packet(0, 0, 0).unwrap();
     let headers = 18 + ipv4::HEADER_LEN + 8 + 16 + ipv4::HEADER_LEN + 20;
     assert_eq!(packet.len(), headers + TRAILER_LEN);

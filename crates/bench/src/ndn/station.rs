@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_ndn::client::{Consumer, Received, append_answer};
+use kaido_ndn::client::{Consumer, ReceivedPacket, append_answer};
 use kaido_wire::ndn::{Data, DataRepr, Interest, InterestRepr, LpHeader, Name, sha256};
 
 use super::names::Names;
@@ -17,9 +17,9 @@ use super::{NdnError, NdnPlan};
 const DRAWS_MAX: usize = 64;
 
 /// One bit for each name: whether its Data has come.
-struct Answered(Vec<u64>);
+struct AnsweredNames(Vec<u64>);
 
-impl Answered {
+impl AnsweredNames {
     fn new(names: u32) -> Self {
         Self(vec![0; names as usize / 64 + 1])
     }
@@ -43,7 +43,7 @@ pub(super) struct Station<'p> {
     /// What was asked for and has not come, and when it was.
     pending: HashMap<u32, Instant>,
     /// Where each name is asked for once.
-    answered: Option<Answered>,
+    answered: Option<AnsweredNames>,
     nonce: u32,
     out: Vec<u8>,
     name: Vec<u8>,
@@ -58,7 +58,7 @@ impl<'p> Station<'p> {
         let is_once = plan.popularity == super::Popularity::Once;
         Self {
             ranks: Ranks::new(plan.popularity, others.len(), seed),
-            answered: is_once.then(|| Answered::new(others.len())),
+            answered: is_once.then(|| AnsweredNames::new(others.len())),
             pending: HashMap::with_capacity(2 * plan.window),
             nonce: std::process::id(),
             out: Vec::new(),
@@ -144,7 +144,7 @@ impl<'p> Station<'p> {
     }
 
     /// Takes a packet: an Interest is answered, Data is judged.
-    fn take(&mut self, received: &Received, now: Instant) -> Result<(), NdnError> {
+    fn take(&mut self, received: &ReceivedPacket, now: Instant) -> Result<(), NdnError> {
         let Some((header, packet)) = received.packet() else {
             self.result.foreign += 1;
             return Ok(());

@@ -19,7 +19,7 @@ const FLOWS_MAX: usize = 65_536;
 
 /// What must come of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum Expectation {
     /// It leaves.
     Out(Outcome),
     /// Nothing may come out, and why.
@@ -160,62 +160,62 @@ impl Expectations {
 
     /// What must come of a frame that was sent out of the port of the access side, or of the core side. Where several
     /// values are right, `came` is taken for an example.
-    pub(crate) fn of(&mut self, from_access: bool, sent: &[u8], came: &[u8]) -> Expected {
+    pub(crate) fn of(&mut self, from_access: bool, sent: &[u8], came: &[u8]) -> Expectation {
         if from_access { self.uplink(sent) } else { self.downlink(sent, came) }
     }
 
-    fn uplink(&self, sent: &[u8]) -> Expected {
+    fn uplink(&self, sent: &[u8]) -> Expectation {
         let bearers = &self.bearers;
         let datagram = Datagram::read(sent).filter(|datagram| datagram.dst_port == gtpu::UDP_PORT);
         let message = datagram.and_then(|datagram| {
             Some((datagram.dst, gtpu::header(datagram.payload).ok()?, datagram.payload))
         });
         let message = message.filter(|(_, header, _)| header.message_type == gtpu::MessageType::G_PDU);
-        let Some((dst, header, payload)) = message else { return Expected::Nothing("not a G-PDU") };
+        let Some((dst, header, payload)) = message else { return Expectation::Nothing("not a G-PDU") };
         let Some(bearer) = bearers.of_teid(header.teid) else {
-            return Expected::Nothing("no bearer has its TEID");
+            return Expectation::Nothing("no bearer has its TEID");
         };
         if dst != bearers.local {
-            return Expected::Nothing("to another GTP-U address");
+            return Expectation::Nothing("to another GTP-U address");
         }
         let inner = payload.get(header.payload_offset.into()..).unwrap_or_default();
-        let Some(user) = User::read(inner) else { return Expected::Nothing("no whole user packet") };
+        let Some(user) = User::read(inner) else { return Expectation::Nothing("no whole user packet") };
         // Tunnels tell the tenant; VLANs are of the core side.
         let vid = bearers.core.tags.first().map(|tag| tag.of(bearer) & 0xfff);
         if bearers.of_ue(user.src, vid) != Some(bearer) {
-            return Expected::Nothing("from an address that is not the UE's");
+            return Expectation::Nothing("from an address that is not the UE's");
         }
         let (protocol, ports) = user.transport();
         let port = ports.map(|[_, remote]| remote);
         let flows = bearers.flows(bearer);
         let is_of = |flow: &Flow| header.qfi == Some(flow.qfi) && flow.takes(protocol, user.dst, port);
         if !flows.is_empty() && !flows.iter().any(is_of) {
-            return Expected::Nothing("no QoS flow of its bearer takes it");
+            return Expectation::Nothing("no QoS flow of its bearer takes it");
         }
         if user.hops <= 1 {
-            return Expected::Nothing("it has no hop left");
+            return Expectation::Nothing("it has no hop left");
         }
         let frame = framed(&bearers.core, bearer, user.src.is_ipv4(), &user.forwarded());
-        Expected::Out(Outcome { to_access: false, frame })
+        Expectation::Out(Outcome { to_access: false, frame })
     }
 
-    fn downlink(&mut self, sent: &[u8], came: &[u8]) -> Expected {
+    fn downlink(&mut self, sent: &[u8], came: &[u8]) -> Expectation {
         let user = link(sent).and_then(|(at, _)| User::read(sent.get(at..)?));
-        let Some(user) = user else { return Expected::Nothing("no whole IP packet") };
+        let Some(user) = user else { return Expectation::Nothing("no whole IP packet") };
         let Some(bearer) = self.bearers.of_ue(user.dst, vid_of(sent)) else {
-            return Expected::Nothing("no bearer has its UE's address");
+            return Expectation::Nothing("no bearer has its UE's address");
         };
         if !self.bearers.shape.is_active(bearer) {
-            return Expected::Nothing("its session is idle, and buffers");
+            return Expectation::Nothing("its session is idle, and buffers");
         }
         if user.hops <= 1 {
-            return Expected::Nothing("it has no hop left");
+            return Expectation::Nothing("it has no hop left");
         }
         let example = Datagram::read(came);
         let source_port = self.source_port(bearer, &user, example.as_ref().map(|outer| outer.src_port));
         match self.encapsulated(bearer, &user, source_port, example.as_ref()) {
-            Some(frame) => Expected::Out(Outcome { to_access: true, frame }),
-            None => Expected::Nothing("it is too long for a tunnel"),
+            Some(frame) => Expectation::Out(Outcome { to_access: true, frame }),
+            None => Expectation::Nothing("it is too long for a tunnel"),
         }
     }
 

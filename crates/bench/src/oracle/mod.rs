@@ -15,8 +15,8 @@ mod rules;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use dissect::{compare, ip_end};
-use expect::{Expectations, Expected};
-pub use rules::{Bearers, Outer, Side, SourcePort, Tag};
+use expect::{Expectation, Expectations};
+pub use rules::{Bearers, OuterFields, Side, SourcePort, Tag};
 
 use crate::generator::Problem;
 
@@ -69,7 +69,7 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Debug)]
-enum Known {
+enum KnownFlow {
     Bearers { access: usize, core: usize, expectations: Box<Expectations> },
     Unchanged { from: usize, to: usize },
     Routed { from: usize, to: usize, macs: [[u8; 6]; 2], takes_hop: bool },
@@ -78,7 +78,7 @@ enum Known {
 
 /// Knows the rules of all ports.
 #[derive(Debug, Default)]
-pub(crate) struct Oracle(Vec<Known>);
+pub(crate) struct Oracle(Vec<KnownFlow>);
 
 impl Oracle {
     /// An oracle by some rules about named ports; what is wrong with them.
@@ -98,13 +98,13 @@ impl Oracle {
             };
             match rule {
                 Rule::Unchanged { from, to } => {
-                    known.push(Known::Unchanged {
+                    known.push(KnownFlow::Unchanged {
                         from: find("unchanged.from", from),
                         to: find("unchanged.to", to),
                     });
                 }
                 Rule::Routed { from, to, source, destination, takes_hop } => {
-                    known.push(Known::Routed {
+                    known.push(KnownFlow::Routed {
                         from: find("routed.from", from),
                         to: find("routed.to", to),
                         macs: [*destination, *source],
@@ -112,7 +112,7 @@ impl Oracle {
                     });
                 }
                 Rule::Decapsulated { from, to } => {
-                    known.push(Known::Decapsulated {
+                    known.push(KnownFlow::Decapsulated {
                         from: find("decapsulated.from", from),
                         to: find("decapsulated.to", to),
                     });
@@ -122,7 +122,7 @@ impl Oracle {
                     let core = find("bearers.core.port", &bearers.core.port);
                     check(bearers, &mut wrong);
                     let expectations = Box::new(Expectations::new(bearers.clone()));
-                    known.push(Known::Bearers { access, core, expectations });
+                    known.push(KnownFlow::Bearers { access, core, expectations });
                 }
             }
         }
@@ -135,26 +135,28 @@ impl Oracle {
         let mut verdict = Verdict::Unknown;
         for known in &mut self.0 {
             let expected = match known {
-                Known::Unchanged { from, to } if *from == port => return Verdict::Out(*to, sent.to_vec()),
-                Known::Routed { from, to, macs, takes_hop } if *from == port => {
+                KnownFlow::Unchanged { from, to } if *from == port => {
+                    return Verdict::Out(*to, sent.to_vec());
+                }
+                KnownFlow::Routed { from, to, macs, takes_hop } if *from == port => {
                     match routed(sent, macs, *takes_hop) {
                         Some(frame) => return Verdict::Out(*to, frame),
                         None => "no IPv4 packet with a hop left",
                     }
                 }
-                Known::Decapsulated { from, to } if *from == port => {
+                KnownFlow::Decapsulated { from, to } if *from == port => {
                     return Verdict::Out(*to, decapsulated(sent));
                 }
-                Known::Bearers { access, core, expectations } if port == *access || port == *core => {
+                KnownFlow::Bearers { access, core, expectations } if port == *access || port == *core => {
                     let expected = expectations.of(port == *access, sent, came);
                     match expected {
-                        Expected::Out(outcome) => {
+                        Expectation::Out(outcome) => {
                             return Verdict::Out(
                                 if outcome.to_access { *access } else { *core },
                                 outcome.frame,
                             );
                         }
-                        Expected::Nothing(why) => why,
+                        Expectation::Nothing(why) => why,
                     }
                 }
                 _ => continue,

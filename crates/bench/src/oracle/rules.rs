@@ -41,7 +41,7 @@ pub struct Bearers {
     pub core: Side,
     /// What the device writes into outer headers.
     #[serde(default)]
-    pub outer: Outer,
+    pub outer: OuterFields,
     /// The rules of the sessions: their QoS flows, which of them are idle, and whether they are of tenants. Files have plain ones.
     #[serde(skip)]
     pub shape: Shape,
@@ -108,7 +108,7 @@ const fn one_tag() -> u16 {
 /// What the device writes into outer headers. `None`: anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Outer {
+pub struct OuterFields {
     /// TTL, or hop limit.
     pub hops: Option<u8>,
     /// Differentiated services code point.
@@ -121,7 +121,7 @@ pub struct Outer {
     pub checksum_over_ipv6: bool,
 }
 
-impl Default for Outer {
+impl Default for OuterFields {
     fn default() -> Self {
         Self {
             hops: Some(64),

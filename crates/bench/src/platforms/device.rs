@@ -15,10 +15,10 @@ use std::os::fd::AsFd;
 use super::PLATFORM;
 #[cfg(feature = "dpdk")]
 use super::dpdk::Dpdk;
-use super::memory::{Bare, function, settings};
+use super::memory::{BarePort, function, settings};
 #[cfg(not(feature = "dpdk"))]
 use super::no_dpdk::Dpdk;
-use super::offload::{Attached, KernelSessions};
+use super::offload::{AttachedSessions, KernelSessions};
 use super::report::Kind;
 use super::upf::Sessions;
 use crate::rig::{self, interfaces};
@@ -28,7 +28,7 @@ use crate::traffic::steered;
 const FRAMES: usize = 32_768;
 
 /// What a platform needs that is made once.
-pub(super) struct Workshop {
+pub(super) struct TestBed {
     pub(super) pool: &'static FramePool,
     xdp: Option<XdpPool>,
     dpdk: Dpdk,
@@ -39,7 +39,7 @@ pub(super) struct Workshop {
 }
 
 /// A platform at work, until dropped.
-pub(super) struct Running {
+pub(super) struct RunningPlatform {
     engine: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     // Behind the engine, whose sockets they feed.
     _programs: Vec<GreProgram>,
@@ -54,7 +54,7 @@ fn because(error: impl std::fmt::Display) -> Reason {
     error.to_string()
 }
 
-impl Workshop {
+impl TestBed {
     pub(super) fn new(cpu: Option<usize>) -> Result<Self, Reason> {
         Ok(Self {
             pool: FramePool::leak(FRAMES).map_err(because)?,
@@ -73,12 +73,12 @@ impl Workshop {
     }
 
     /// Puts a platform between both links. A `busy` engine never sleeps.
-    pub(super) fn start(&mut self, kind: Kind, busy: bool) -> Result<Running, Reason> {
+    pub(super) fn start(&mut self, kind: Kind, busy: bool) -> Result<RunningPlatform, Reason> {
         let found = interfaces(PLATFORM).map_err(because)?;
         let mtu = found[0].mtu as usize;
         let settings = settings([found[0].mac, found[1].mac], mtu);
         let mut running =
-            Running { engine: None, _programs: Vec::new(), _steerings: Vec::new(), bridge: false };
+            RunningPlatform { engine: None, _programs: Vec::new(), _steerings: Vec::new(), bridge: false };
         match kind {
             Kind::Cable => {}
             Kind::Bridge => {
@@ -92,7 +92,7 @@ impl Workshop {
             Kind::XdpNative | Kind::XdpGeneric => {
                 let mode = if kind == Kind::XdpNative { AttachMode::Native } else { AttachMode::Generic };
                 if self.upf.is_some() {
-                    let Attached { programs, behind } = self.offload(&found, mode)?;
+                    let AttachedSessions { programs, behind } = self.offload(&found, mode)?;
                     running._steerings = programs;
                     if let Some((ports, function)) = behind {
                         running.engine = Some(self.engine(ports, function, busy)?);
@@ -101,7 +101,7 @@ impl Workshop {
                 }
                 for at in 0..2 {
                     let mut program = program(&settings, at, GreWork::Program)?;
-                    program.set_across(found[1 - at].ifindex).map_err(because)?;
+                    program.set_peer_port(found[1 - at].ifindex).map_err(because)?;
                     program.attach_to(found[at].ifindex, mode).map_err(because)?;
                     running._programs.push(program);
                 }
@@ -151,7 +151,7 @@ impl Workshop {
     }
 
     /// The user plane's sessions in the kernel.
-    fn offload(&mut self, found: &[Interface; 2], mode: AttachMode) -> Result<Attached, Reason> {
+    fn offload(&mut self, found: &[Interface; 2], mode: AttachMode) -> Result<AttachedSessions, Reason> {
         self.xdp()?;
         let no_memory = || "no memory is registered".to_owned();
         let registered = self.xdp.as_ref().ok_or_else(no_memory)?;
@@ -169,7 +169,7 @@ impl Workshop {
     /// What a worker does.
     fn work(&self, kind: Kind, settings: Settings) -> Result<Box<dyn Function>, Reason> {
         match (kind, &self.upf) {
-            (Kind::BareAfPacket | Kind::BareAfXdp, _) => Ok(Box::new(Bare)),
+            (Kind::BareAfPacket | Kind::BareAfXdp, _) => Ok(Box::new(BarePort)),
             (_, Some(upf)) => upf.function().map_err(because),
             (_, None) => Ok(Box::new(function(settings).map_err(because)?)),
         }
@@ -203,7 +203,7 @@ fn program(settings: &Settings, at: usize, work: GreWork) -> Result<GreProgram, 
     GreProgram::load(settings, port, work, false).map_err(because)
 }
 
-impl Drop for Running {
+impl Drop for RunningPlatform {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.engine.take() {
             stop.store(true, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kaido_wire::{EtherType, GreRepr, IpProtocol, Ipv4Repr, TcpFlags, TcpRepr, UdpRepr};
 
 use crate::BenchError;
-use crate::generator::{Compiled, Problem};
+use crate::generator::{CompiledTraffic, Problem};
 use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Template, Traffic};
 
 /// Names of the bench's ports, and of the two streams.
@@ -117,7 +117,7 @@ pub(super) fn complete(to: [u8; 6], from: [u8; 6], frame_bytes: usize) -> Result
     let wrong = |problems: Vec<Problem>| {
         BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };
-    let compiled = Compiled::new(&traffic).map_err(wrong)?;
+    let compiled = CompiledTraffic::new(&traffic).map_err(wrong)?;
     let packet = |stream| compiled.packet(stream, 0, 0).ok_or(BenchError::FrameLength(frame_bytes));
     Ok([packet(0)?, packet(1)?])
 }

@@ -7,7 +7,7 @@ use kaido_engine::fragment::Limits;
 use kaido_engine::{
     Batch, Frame, FramePool, Function, KernelPath, Output, PortId, PortTotals, Routes, Worker, WorkerSettings,
 };
-use kaido_gre::{Gre, PortSettings, Settings, Shared};
+use kaido_gre::{Gre, PortSettings, Settings, SharedState};
 
 use super::frames::{REMOVED, complete};
 use super::report::MemoryResult;
@@ -25,9 +25,9 @@ const COLD: usize = 32_768;
 const EMPTY_STEPS_MAX: usize = 4;
 
 /// Everything that comes in on one port goes out on the other: a port without a function.
-pub(super) struct Bare;
+pub(super) struct BarePort;
 
-impl Function for Bare {
+impl Function for BarePort {
     fn name(&self) -> &'static str {
         "bare"
     }
@@ -42,7 +42,7 @@ impl Function for Bare {
 /// The function between two ports with these addresses and this MTU: every tunnel packet loses its headers.
 pub(super) fn settings(macs: [[u8; 6]; 2], mtu: usize) -> Settings {
     let port = |at: u8, mac| PortSettings {
-        across: Some(PortId(1 - at)),
+        peer_port: Some(PortId(1 - at)),
         mac,
         addresses: Vec::<IpAddr>::new(),
         mtu,
@@ -52,8 +52,8 @@ pub(super) fn settings(macs: [[u8; 6]; 2], mtu: usize) -> Settings {
 
 /// A worker's function by those settings.
 pub(super) fn function(settings: Settings) -> Result<Gre, BenchError> {
-    let shared =
-        Shared::new(settings, Limits::default()).map_err(|error| BenchError::Traffic(error.to_string()))?;
+    let shared = SharedState::new(settings, Limits::default())
+        .map_err(|error| BenchError::Traffic(error.to_string()))?;
     let (routes, _wanted) = Routes::new();
     Ok(Gre::new(&shared, &routes))
 }
@@ -145,8 +145,8 @@ pub(super) fn measure(
     let mut rigs = [
         Rig::new(pool, WARM, Box::new(remover()?), true),
         Rig::new(pool, COLD, Box::new(remover()?), true),
-        Rig::new(pool, WARM, Box::new(Bare), false),
-        Rig::new(pool, COLD, Box::new(Bare), false),
+        Rig::new(pool, WARM, Box::new(BarePort), false),
+        Rig::new(pool, COLD, Box::new(BarePort), false),
     ];
     for round in 0..=rounds {
         progress(&format!("in memory, round {round} of {rounds}"));

@@ -25,13 +25,13 @@ mod upf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use self::device::Workshop;
+use self::device::TestBed;
 use self::judge::judge;
 use self::report::{byte_ratio, is_right};
 use self::trial::{Ends, Shape, Single};
 use self::upf::Sessions;
 use crate::BenchError;
-use crate::machine::{Before, Machine, hugepages};
+use crate::machine::{Machine, MachineState, hugepages};
 use crate::node::stopped;
 use crate::rig::{self, RigError};
 use crate::shape::Shape as SessionShape;
@@ -40,8 +40,8 @@ use crate::stream::Mac;
 pub use self::judge::Judgement;
 pub use self::offload::KernelSessions;
 pub use self::report::{
-    Added, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput,
-    goal,
+    AddedCost, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport,
+    Throughput, goal,
 };
 
 /// Names of the interfaces: the bench's, the platform's, and both ends of a cable without anything in it.
@@ -104,7 +104,7 @@ pub fn measure_platforms(
     stop: &AtomicBool,
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<PlatformsReport, BenchError> {
-    let before = Before::now();
+    let before = MachineState::now();
     let is_upf = plan.function == NetworkFunction::Upf;
     let memory = || memory::measure(plan.frame_bytes, (plan.rounds, plan.packets), stop, progress);
     let memory = (!is_upf).then(memory).transpose()?;
@@ -161,26 +161,26 @@ fn links(function: NetworkFunction) -> Result<(), RigError> {
 }
 
 /// Every platform, and what the engine adds to a port; or why there are no links.
-type Compared = Result<(Vec<PlatformResult>, Vec<Added>), String>;
+type Comparison = Result<(Vec<PlatformResult>, Vec<AddedCost>), String>;
 
 fn end_to_end(
     plan: &PlatformsPlan,
     stop: &AtomicBool,
     progress: &(dyn Fn(&str) + Sync),
-) -> Result<Compared, BenchError> {
+) -> Result<Comparison, BenchError> {
     if let Err(error) = links(plan.function) {
         return Ok(Err(error.to_string()));
     }
     let [engine, bench] = rig::apart();
     bench.into_iter().for_each(rig::stay_on);
-    let mut workshop = match Workshop::new(engine) {
-        Ok(workshop) => workshop,
+    let mut test_bed = match TestBed::new(engine) {
+        Ok(test_bed) => test_bed,
         Err(reason) => return Ok(Err(reason)),
     };
     if plan.function == NetworkFunction::Upf {
-        workshop.upf = Some(Sessions::establish((plan.shape, plan.sessions), workshop.pool, stop)?);
+        test_bed.upf = Some(Sessions::establish((plan.shape, plan.sessions), test_bed.pool, stop)?);
     }
-    let mut bench = Bench { plan, stop, workshop, through: Ends::open(BENCH)?, cable: Ends::open(CABLE)? };
+    let mut bench = Bench { plan, stop, test_bed, through: Ends::open(BENCH)?, cable: Ends::open(CABLE)? };
     let mut results = Vec::new();
     for kind in Kind::ALL {
         progress(&format!("{}: the highest rate without loss", kind.name()));
@@ -205,7 +205,7 @@ fn end_to_end(
 struct Bench<'b> {
     plan: &'b PlatformsPlan,
     stop: &'b AtomicBool,
-    workshop: Workshop,
+    test_bed: TestBed,
     through: Ends,
     cable: Ends,
 }
@@ -234,10 +234,10 @@ impl Bench<'_> {
             throughput_long: None,
             ratio_is_right: None,
             latency: [None, None],
-            kernel: self.workshop.kernel_sessions(kind),
+            kernel: self.test_bed.kernel_sessions(kind),
             judgement: Judgement::default(),
         };
-        let running = match self.workshop.start(kind, false) {
+        let running = match self.test_bed.start(kind, false) {
             Ok(running) => running,
             Err(reason) => {
                 progress(&format!("{}: skipped: {reason}", kind.name()));
@@ -246,7 +246,7 @@ impl Bench<'_> {
         };
         let is_upf = self.plan.function == NetworkFunction::Upf;
         let bytes = if is_upf { self.plan.payload_bytes[0] } else { self.plan.frame_bytes };
-        let (trial, stop, cpu) = (self.plan.trial, self.stop, self.workshop.cpu);
+        let (trial, stop, cpu) = (self.plan.trial, self.stop, self.test_bed.cpu);
         let shape = self.shape(kind, bytes, false);
         result.throughput = self.ends(kind).search(shape, trial, cpu, stop, progress)?;
         let [longest, _] = upf::frame_bytes(self.plan.payload_bytes[1]);
@@ -264,12 +264,12 @@ impl Bench<'_> {
     fn latency(&mut self, kind: Kind, single: &mut Single) -> Result<(), BenchError> {
         stopped(self.stop)?;
         // What does not run here has said so before.
-        let Ok(running) = self.workshop.start(kind, true) else { return Ok(()) };
+        let Ok(running) = self.test_bed.start(kind, true) else { return Ok(()) };
         let is_upf = self.plan.function == NetworkFunction::Upf;
         let bytes = if is_upf { self.plan.payload_bytes[0] } else { self.plan.latency_frame_bytes };
         let shape = self.shape(kind, bytes, true);
         let (pps, trial) = (self.plan.latency_pps, self.plan.trial);
-        let (stop, cpu) = (self.stop, self.workshop.cpu);
+        let (stop, cpu) = (self.stop, self.test_bed.cpu);
         single.add(&self.ends(kind).trial(shape, Some(pps), trial, cpu, stop)?);
         drop(running);
         Ok(())

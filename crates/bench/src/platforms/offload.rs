@@ -20,7 +20,7 @@ use kaido_upf::lan::LanId;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::qos::Policers;
-use kaido_upf::record::TunnelShape;
+use kaido_upf::record::EncapTemplate;
 use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::SharedOffload;
 use kaido_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
@@ -94,7 +94,7 @@ impl KernelSessions {
 }
 
 /// A node whose sessions are in the kernel as far as that takes them.
-pub(crate) struct OffloadBed {
+pub(crate) struct OffloadNode {
     tables: SharedOffload,
     node: UpfNode,
     /// What it took.
@@ -102,21 +102,21 @@ pub(crate) struct OffloadBed {
 }
 
 /// Both ports of a worker, and what it does.
-type Behind = (Vec<Box<dyn Port>>, Box<dyn Function>);
+type WorkerPorts = (Vec<Box<dyn Port>>, Box<dyn Function>);
 
 /// The kernel's datapath between two interfaces until dropped.
 #[derive(Default)]
-pub(super) struct Attached {
+pub(super) struct AttachedSessions {
     pub(super) programs: Vec<Steering>,
     /// Where packets come that the kernel leaves, and what a worker does with them; none where it leaves none.
-    pub(super) behind: Option<Behind>,
+    pub(super) behind: Option<WorkerPorts>,
 }
 
 fn because(error: impl std::fmt::Display) -> Reason {
     error.to_string()
 }
 
-impl OffloadBed {
+impl OffloadNode {
     /// Makes the tables and gives them sessions; the reason where the kernel has none for us.
     pub(super) fn establish(
         (shape, count): (Shape, u32),
@@ -149,7 +149,7 @@ impl OffloadBed {
         Self::tables_of(settings, &config)
     }
 
-    /// As [`OffloadBed::tables`], with other room than a node takes for so many sessions.
+    /// As [`OffloadNode::tables`], with other room than a node takes for so many sessions.
     #[allow(clippy::type_complexity)] // Parts of one node.
     pub(crate) fn tables_of(
         settings: NodeSettings,
@@ -166,7 +166,7 @@ impl OffloadBed {
         let own: Vec<IpAddr> = node.settings.own_addresses().collect();
         tables.with(|offload| offload.set_own_addresses(&own)).map_err(because)?;
         let mut upf = Upf::new(node.clone(), events, Vec::new()).map_err(because)?;
-        upf.set_kernel(Box::new(InKernel { tables: tables.clone(), templates: BTreeSet::new() }));
+        upf.set_kernel(Box::new(KernelTables { tables: tables.clone(), templates: BTreeSet::new() }));
         Ok((tables, (node, upf)))
     }
 
@@ -177,10 +177,10 @@ impl OffloadBed {
         mode: AttachMode,
         registered: &XdpPool,
         pool: &'static FramePool,
-    ) -> Result<Attached, Reason> {
+    ) -> Result<AttachedSessions, Reason> {
         let settings = &self.node.node().settings;
         set_hops(&self.tables, interfaces.each_ref().map(|interface| interface.ifindex), settings)?;
-        let mut attached = Attached::default();
+        let mut attached = AttachedSessions::default();
         let mut ports: Vec<Box<dyn Port>> = Vec::new();
         for (at, interface) in interfaces.iter().enumerate() {
             let mut program = program(&self.tables, at, settings)?;
@@ -279,15 +279,15 @@ fn lan_hop(LanId(id): LanId) -> u32 {
 
 /// What the node tells the tables. Its hops are known, and stay.
 #[derive(Debug)]
-struct InKernel {
+struct KernelTables {
     tables: SharedOffload,
     templates: BTreeSet<u32>,
 }
 
-impl InKernel {
-    fn template(&mut self, id: u32, shape: &TunnelShape, udp_checksum: bool) -> Option<u32> {
+impl KernelTables {
+    fn template(&mut self, id: u32, encap: &EncapTemplate, udp_checksum: bool) -> Option<u32> {
         if self.templates.insert(id) {
-            let TunnelShape { peer, tos, copied, .. } = *shape;
+            let EncapTemplate { peer, tos, copied, .. } = *encap;
             let template = Template { local: N3.into(), peer, udp_checksum, tos, copied, hop: N3_HOP };
             self.tables.with(|offload| offload.set_template(id, Some(&template))).ok()?;
         }
@@ -296,9 +296,9 @@ impl InKernel {
 
     fn destination(&mut self, destination: &KernelDestination) -> Option<OffloadDestination> {
         Some(match *destination {
-            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => {
-                let template = self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?;
-                kaido_upf_xdp::tunnel(template, &shape, teid)
+            KernelDestination::Tunnel { id, encap, udp_checksum, teid } => {
+                let template = self.template(u32::try_from(id.index()).ok()?, &encap, udp_checksum)?;
+                kaido_upf_xdp::tunnel(template, &encap, teid)
             }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
@@ -308,7 +308,7 @@ impl InKernel {
     }
 }
 
-impl OffloadTarget for InKernel {
+impl OffloadTarget for KernelTables {
     fn put(&mut self, key: &KernelKey, record: &KernelRecord) -> bool {
         let record = kaido_upf_xdp::record(record, |destination| self.destination(destination));
         record.is_some_and(|record| self.tables.put(key, &record).is_ok())
@@ -361,7 +361,7 @@ mod tests {
         let pool = FramePool::leak(64).unwrap();
         let stop = AtomicBool::new(false);
         for shape in Shape::ALL {
-            let offload = match OffloadBed::establish((shape, 320), pool, &stop).unwrap() {
+            let offload = match OffloadNode::establish((shape, 320), pool, &stop).unwrap() {
                 Ok(offload) => offload,
                 Err(reason) => {
                     return println!("SKIPPED the_kernel_takes_what_fits_of_every_shape: {reason}");

@@ -147,7 +147,7 @@ pub struct PlatformsReport {
     /// The platforms.
     pub platforms: Vec<PlatformResult>,
     /// Median latency that the engine adds to a bare port.
-    pub added: Vec<Added>,
+    pub added: Vec<AddedCost>,
     /// Why nothing was measured end to end.
     pub skipped: Option<String>,
 }
@@ -260,7 +260,7 @@ const TRIALS_MIN: usize = 3;
 
 /// What the engine adds to a bare port.
 #[derive(Clone, Debug, Serialize)]
-pub struct Added {
+pub struct AddedCost {
     /// The engine's platform.
     pub name: &'static str,
     /// Microseconds at the median, of both streams: over the trials, each less that of the bare port's beside it.
@@ -269,7 +269,7 @@ pub struct Added {
     pub verdict: Verdict,
 }
 
-impl Added {
+impl AddedCost {
     /// What a platform adds.
     pub(super) fn of(kind: Kind, median_us: [Summary; 2], trials: usize) -> Self {
         let name = kind.name();
@@ -303,11 +303,11 @@ mod tests {
     #[test]
     fn what_is_added_is_said_only_where_it_is_resolved() {
         let summary = |median, spread| Summary { median, spread, min: median - spread, max: median + spread };
-        let of = |gre, tcp| Added::of(Kind::AfPacket, [gre, tcp], TRIALS_MIN).verdict;
+        let of = |gre, tcp| AddedCost::of(Kind::AfPacket, [gre, tcp], TRIALS_MIN).verdict;
         assert_eq!(of(summary(-215.81, 227.58), summary(1.0, 0.2)), Verdict::NotResolved);
         assert_eq!(of(summary(0.5, 0.2), summary(1.0, 0.2)), Verdict::Met);
         assert_eq!(of(summary(-215.81, 227.58), summary(9.0, 0.2)), Verdict::NotMet);
-        let one = Added::of(Kind::AfPacket, [summary(9.0, 0.0); 2], 1);
+        let one = AddedCost::of(Kind::AfPacket, [summary(9.0, 0.0); 2], 1);
         assert_eq!(one.verdict, Verdict::NotResolved, "one trial has no noise to speak of");
     }
 

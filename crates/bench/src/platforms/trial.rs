@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::frames::{INTO, OUT_OF, frames, traffic};
-use super::report::{Added, Kind, LatencyFigures, NetworkFunction, Throughput};
+use super::report::{AddedCost, Kind, LatencyFigures, NetworkFunction, Throughput};
 use super::upf::{self, Target};
 use crate::BenchError;
 use crate::oracle::Rule;
@@ -238,12 +238,12 @@ impl Single {
     }
 
     /// What this adds to the median of another, trial by trial: both were measured one soon after the other.
-    pub(super) fn added(&self, kind: Kind, bare: &Self) -> Option<Added> {
+    pub(super) fn added(&self, kind: Kind, bare: &Self) -> Option<AddedCost> {
         let added = |at: usize| {
             let pairs = self.medians_us[at].iter().zip(&bare.medians_us[at]);
             Summary::of(&pairs.map(|(own, bare)| own - bare).collect::<Vec<_>>())
         };
         let trials = self.medians_us[0].len().min(bare.medians_us[0].len());
-        Some(Added::of(kind, [added(0)?, added(1)?], trials))
+        Some(AddedCost::of(kind, [added(0)?, added(1)?], trials))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kaido_engine::{FramePool, Function};
 
 use super::frames::{INTO, OUT_OF};
-use super::offload::OffloadBed;
+use super::offload::OffloadNode;
 use crate::BenchError;
 use crate::frames::{Direction, ETHERNET, Family, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
 use crate::generator::Problem;
@@ -105,7 +105,7 @@ pub(super) const MACS: [[[u8; 6]; 2]; 2] = [[N3_MAC, N6_MAC], [GNB_MAC, ROUTER_M
 pub(super) struct Sessions {
     node: UpfNode,
     /// The same sessions in the kernel, or why they are not.
-    pub(super) offload: Result<OffloadBed, String>,
+    pub(super) offload: Result<OffloadNode, String>,
 }
 
 impl Sessions {
@@ -117,7 +117,7 @@ impl Sessions {
         let settings = settings(Family::V4, shape, count);
         let mut node = UpfNode::with((Family::V4, shape), settings, pool, 0)?;
         node.establish(count, stop, &|_| ())?;
-        Ok(Self { node, offload: OffloadBed::establish((shape, count), pool, stop)? })
+        Ok(Self { node, offload: OffloadNode::establish((shape, count), pool, stop)? })
     }
 
     /// A worker's function.
@@ -129,7 +129,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::Compiled;
+    use crate::generator::CompiledTraffic;
 
     #[test]
     fn payloads_are_those_of_the_source() {
@@ -140,7 +140,7 @@ mod tests {
             for payload in [22, 1450] {
                 let of = (target, Shape::Plain, 8);
                 let (traffic, rules) = traffic([driver, driver], of, payload, Some(1.0), (true, 1)).unwrap();
-                let compiled = Compiled::new(&traffic).unwrap();
+                let compiled = CompiledTraffic::new(&traffic).unwrap();
                 let lengths = [0, 1].map(|stream| compiled.packet(stream, 3, 0).unwrap().len());
                 assert_eq!(lengths, frame_bytes(payload), "the trailer fits");
                 assert_eq!(rules.len(), if matches!(target, Target::Device) { 1 } else { 2 });
@@ -159,7 +159,7 @@ mod tests {
             assert!(all.streams[..flows].iter().all(|stream| stream.name.starts_with("uplink")));
             let (one, _) = traffic([driver, driver], of, 22, Some(9.0), (true, 1)).unwrap();
             assert_eq!(one.streams.len(), 2);
-            Compiled::new(&all).unwrap();
+            CompiledTraffic::new(&all).unwrap();
         }
     }
 }

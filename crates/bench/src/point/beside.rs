@@ -6,7 +6,7 @@ use std::fs;
 use kaido_engine::{Batch, Function, Output, PortId};
 use serde::Serialize;
 
-use super::course::Totals;
+use super::round_barrier::Totals;
 use crate::BenchError;
 use crate::clock::ThreadTime;
 use crate::frames::{Direction, Family, GNB, GNB_MAC, N3_MAC, N6_MAC, ROUTER, ROUTER_MAC};
@@ -33,14 +33,14 @@ impl CpuCost {
 /// What stands where the user plane did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Beside {
+pub enum Baseline {
     /// A worker on AF_XDP that sends each frame out of the other port, to the far end's Ethernet address.
     Echo,
     /// The kernel's IP forwarding.
     Kernel,
 }
 
-impl Beside {
+impl Baseline {
     pub(super) const ALL: [Self; 2] = [Self::Echo, Self::Kernel];
 
     const fn name(self) -> &'static str {
@@ -55,7 +55,7 @@ impl Beside {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BesideResult {
     /// What it is.
-    pub what: Beside,
+    pub what: Baseline,
     /// Why it was not measured, if so.
     pub reason: Option<String>,
     /// Packets forwarded a second.
@@ -69,13 +69,13 @@ pub struct BesideResult {
 }
 
 impl BesideResult {
-    pub(super) fn of(what: Beside, totals: &Totals, cpu: Option<ThreadTime>, own_pps: f64) -> Self {
+    pub(super) fn of(what: Baseline, totals: &Totals, cpu: Option<ThreadTime>, own_pps: f64) -> Self {
         let pps = totals.forwarded as f64 / (totals.elapsed_ns / 1e9);
         let cpu = cpu.and_then(|time| CpuCost::of(time, totals.forwarded));
         Self { what, reason: None, pps, lost: totals.lost, cpu, ratio: own_pps / pps }
     }
 
-    pub(super) fn none(what: Beside, reason: impl Into<String>) -> Self {
+    pub(super) fn none(what: Baseline, reason: impl Into<String>) -> Self {
         Self { what, reason: Some(reason.into()), pps: 0.0, lost: 0, cpu: None, ratio: 0.0 }
     }
 }
@@ -121,14 +121,14 @@ impl Function for Echo {
 }
 
 /// What must come of frames.
-pub(super) fn rule(what: Beside, direction: Direction, bench: [&str; 2]) -> Rule {
+pub(super) fn rule(what: Baseline, direction: Direction, bench: [&str; 2]) -> Rule {
     let to = usize::from(direction == Direction::Uplink);
     Rule::Routed {
         from: bench[1 - to].to_owned(),
         to: bench[to].to_owned(),
         source: NODE_MACS[to],
         destination: FAR_MACS[to],
-        takes_hop: what == Beside::Kernel,
+        takes_hop: what == Baseline::Kernel,
     }
 }
 

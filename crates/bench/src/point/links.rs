@@ -16,16 +16,16 @@ use kaido_engine::port::{PacketPort, Port, XdpPool};
 use kaido_engine::reorder::Reordering;
 use kaido_engine::{FramePool, Function, KernelPath, Worker, WorkerSettings};
 
-use super::beside::{Beside, BesideResult, CpuCost, Echo, forward, reason, rule};
-use super::course::{Told, Totals};
-use super::lane::drive;
+use super::beside::{Baseline, BesideResult, CpuCost, Echo, forward, reason, rule};
 use super::plan::{Datapath, Flows, PointPlan};
+use super::round_barrier::{Totals, WorkerSummary};
+use super::worker_lane::drive;
 use super::{CpuTicks, PointResult, Rapl, point_settings, report};
 use crate::BenchError;
 use crate::clock::ThreadTime;
 use crate::frames::{Direction, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
 use crate::generator::Problem;
-use crate::machine::{Before, Machine, hugepages};
+use crate::machine::{Machine, MachineState, hugepages};
 use crate::node::{UpfNode, path, stopped};
 use crate::oracle::{Bearers, Rule};
 use crate::permutation::Permutation;
@@ -60,7 +60,7 @@ pub(super) fn measure(
     stop: &AtomicBool,
     progress: &dyn Fn(&str),
 ) -> Result<PointResult, BenchError> {
-    let before = Before::now();
+    let before = MachineState::now();
     links().map_err(|error| {
         let name = plan.datapath.name();
         BenchError::Point(format!(
@@ -78,7 +78,7 @@ pub(super) fn measure(
     let signs = Signs::default();
     std::thread::scope(|scope| {
         // However this ends, the worker's thread does too.
-        let _ended = Ended(&signs.is_over);
+        let _ended = StopOnDrop(&signs.is_over);
         let thread = start(scope, plan.datapath, path(node.node())?, pool, cpu, &signs)?;
         bench_cpu.into_iter().for_each(rig::stay_on);
         let mut bench = Bench::new(plan, &signs)?;
@@ -90,7 +90,7 @@ pub(super) fn measure(
         result.cpu = CpuCost::of(time, totals.forwarded);
         if plan.compare {
             end(thread, &signs)?;
-            for what in Beside::ALL {
+            for what in Baseline::ALL {
                 progress(&format!("beside it: {what:?}"));
                 let found = beside(scope, (what, result.pps), &mut bench, pool, (cpu, &signs), stop);
                 stopped(stop)?;
@@ -104,7 +104,7 @@ pub(super) fn measure(
 /// Measures what forwards in the user plane's place, whose rate is told.
 fn beside<'s>(
     scope: &'s Scope<'s, '_>,
-    (what, pps): (Beside, f64),
+    (what, pps): (Baseline, f64),
     bench: &mut Bench<'_>,
     pool: &'static FramePool,
     (cpu, signs): (Option<usize>, &'s Signs),
@@ -113,7 +113,7 @@ fn beside<'s>(
     let PointPlan { family, shape, direction, .. } = *bench.plan;
     bench.rules = [rule(what, direction, BENCH)];
     match what {
-        Beside::Echo => {
+        Baseline::Echo => {
             let thread = start(scope, Datapath::AfXdp, Box::new(Echo), pool, cpu, signs)?;
             let measured = bench.measure(stop);
             end(thread, signs)?;
@@ -122,7 +122,7 @@ fn beside<'s>(
             let (_, totals, _) = bench.take_parts();
             Ok(BesideResult::of(what, &totals, Some(time), pps))
         }
-        Beside::Kernel => {
+        Baseline::Kernel => {
             if let Err(reason) = forward((family, shape), direction, NODE) {
                 return Ok(BesideResult::none(what, reason));
             }
@@ -193,9 +193,9 @@ impl Signs {
 }
 
 /// Ends the worker's thread when dropped.
-struct Ended<'s>(&'s AtomicBool);
+struct StopOnDrop<'s>(&'s AtomicBool);
 
-impl Drop for Ended<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -388,9 +388,9 @@ impl<'p> Bench<'p> {
     }
 
     /// Mean bytes of the frames that were sent, and all sums; the next are none.
-    fn take_parts(&mut self) -> (usize, Totals, Told) {
+    fn take_parts(&mut self) -> (usize, Totals, WorkerSummary) {
         let sent = self.sent_bytes.checked_div(self.totals.offered).unwrap_or(0);
-        let told = Told {
+        let told = WorkerSummary {
             // Without a rate it is the time in a queue that is always full.
             latency: self.plan.rate_pps.map(|_| std::mem::take(&mut self.latency)).unwrap_or_default(),
             reordering: self.reordering,
@@ -458,7 +458,7 @@ fn traffic(plan: &PointPlan, bearers: &Bearers) -> Result<(Traffic, Vec<f64>), V
 mod tests {
     use super::*;
     use crate::frames::Family;
-    use crate::generator::Compiled;
+    use crate::generator::CompiledTraffic;
     use crate::oracle::{Oracle, Verdict};
     use crate::shape::Shape;
 
@@ -473,7 +473,7 @@ mod tests {
                         plan.check().unwrap();
                         let bearers = described(&plan);
                         assert_eq!(bearers.count, if flows == Flows::Single { 1 } else { 65_536 });
-                        let compiled = Compiled::new(&traffic(&plan, &bearers).unwrap().0).unwrap();
+                        let compiled = CompiledTraffic::new(&traffic(&plan, &bearers).unwrap().0).unwrap();
                         let packet = compiled.packet(0, 7, 0).unwrap();
                         assert!(
                             packet.len() >= frame_bytes && packet.len() + family.tunnel_len() <= MTU + 14
@@ -497,7 +497,7 @@ mod tests {
                 let bearers = described(&plan);
                 let (traffic, shares) = traffic(&plan, &bearers).unwrap();
                 assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
-                let compiled = Compiled::new(&traffic).unwrap();
+                let compiled = CompiledTraffic::new(&traffic).unwrap();
                 let names = BENCH.map(str::to_owned);
                 let mut oracle = Oracle::new(&[Rule::Bearers(bearers)], &names).unwrap();
                 let port = usize::from(direction == Direction::Downlink);

@@ -11,37 +11,37 @@
 //! instead.
 
 mod beside;
-mod course;
 mod cpu;
-mod dealing;
 mod energy;
-mod lane;
 mod links;
 mod paced;
 mod plan;
 pub(crate) mod pmu;
 mod result;
+mod round_barrier;
+mod rss;
 mod sharing;
+mod worker_lane;
 
 use std::sync::atomic::AtomicBool;
 
 use kaido_engine::FramePool;
 use kaido_upf::node::{NodeSettings, UdpChecksums};
 
-pub use self::beside::{Beside, BesideResult, CpuCost};
-use self::course::{Course, Told, Totals, cpus};
+pub use self::beside::{Baseline, BesideResult, CpuCost};
 pub(crate) use self::cpu::CpuTicks;
 pub use self::cpu::CpuUse;
 pub(crate) use self::energy::Rapl;
 pub use self::energy::{Energy, MODEL_BUSY_WATTS, MODEL_IDLE_WATTS};
-pub use self::plan::{Datapath, Flows, LINK_FRAME_BYTES_MAX, PointClock, PointPlan, Spread, WORKERS_MAX};
+pub use self::plan::{Datapath, Flows, LINK_FRAME_BYTES_MAX, PointClock, PointPlan, RssMode, WORKERS_MAX};
 pub use self::pmu::PmuResult;
 pub use self::result::{
     FCS_BYTES, LatencyResult, PREAMBLE_AND_GAP_BYTES, PointEcho, PointResult, ReorderingResult, WorkerResult,
 };
+use self::round_barrier::{RoundBarrier, Totals, WorkerSummary, cpus};
 use crate::BenchError;
 use crate::frames::{Direction, Family, Templates};
-use crate::machine::{Before, Machine, hugepages};
+use crate::machine::{Machine, MachineState, hugepages};
 use crate::node::{UpfNode, settings};
 use crate::result::Latency;
 use crate::shape::Shape;
@@ -77,27 +77,27 @@ fn in_memory(
     stop: &AtomicBool,
     progress: &dyn Fn(&str),
 ) -> Result<PointResult, BenchError> {
-    let before = Before::now();
+    let before = MachineState::now();
     let frames = plan.packets_per_round + plan.workers * FRAMES_PER_WORKER + WINDOW_FRAMES;
     let pool = FramePool::leak_of(plan.frame_size(), frames)?;
     progress(&format!("{} sessions: establishing", plan.sessions));
     let mut node = UpfNode::with((plan.family, plan.shape), point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;
     progress("forwarding");
-    let course = Course::new(plan, pool, stop);
+    let barrier = RoundBarrier::new(plan, pool, stop);
     let cpus = cpus(plan.workers);
     let (ticks, rapl) = (CpuTicks::now(), Rapl::now());
-    let told: Vec<Option<Told>> = std::thread::scope(|scope| {
+    let told: Vec<Option<WorkerSummary>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..plan.workers)
             .map(|number| {
-                let (course, node, cpu) = (&course, node.node(), cpus[number]);
-                scope.spawn(move || course.run(number, cpu, node, pool))
+                let (barrier, node, cpu) = (&barrier, node.node(), cpus[number]);
+                scope.spawn(move || barrier.run(number, cpu, node, pool))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
     });
     let uses = CpuTicks::now().since(&ticks);
-    let totals = course.into_totals()?;
+    let totals = barrier.into_totals()?;
     let told = told.into_iter().collect::<Option<Vec<_>>>().ok_or(BenchError::Thread)?;
     let machine = Machine::describe(&before, hugepages());
     let sent = frame_bytes_sent(plan.family, plan.direction, plan.shape, plan.frame_bytes);
@@ -126,7 +126,7 @@ fn report(
     plan: &PointPlan,
     sent: usize,
     totals: &Totals,
-    told: &[Told],
+    told: &[WorkerSummary],
     cpus: &[Option<usize>],
     (uses, rapl): (Vec<CpuUse>, Option<Rapl>),
     machine: Machine,

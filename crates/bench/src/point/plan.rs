@@ -45,7 +45,7 @@ impl Datapath {
 /// By what a NIC would choose the queue, and so the worker, of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Spread {
+pub enum RssMode {
     /// The UE's address: the inner source uplink, the destination downlink.
     #[default]
     Ue,
@@ -56,7 +56,7 @@ pub enum Spread {
     FiveTuple,
 }
 
-impl Spread {
+impl RssMode {
     /// All.
     pub const ALL: [Self; 3] = [Self::Ue, Self::Teid, Self::FiveTuple];
 
@@ -118,7 +118,7 @@ pub struct PointPlan {
     /// How they get at the packets.
     pub queue: QueueMode,
     /// With [`QueueMode::Rss`]: by what packets are spread over them.
-    pub spread: Spread,
+    pub spread: RssMode,
     /// Sessions in the node.
     pub sessions: u32,
     /// The rules of each.
@@ -156,7 +156,7 @@ impl Default for PointPlan {
             frame_bytes: 128,
             workers: 1,
             queue: QueueMode::Rss,
-            spread: Spread::default(),
+            spread: RssMode::default(),
             sessions: 65_536,
             shape: Shape::Plain,
             flows: Flows::default(),

@@ -9,10 +9,10 @@ use kaido_engine::shared::{MemoryQueue, Order, SharedQueue};
 use kaido_engine::{Frame, FramePool, Worker};
 use kaido_upf::node::Node;
 
-use super::dealing::Dealing;
-use super::lane::{Round, drive, judge_one};
 use super::plan::PointPlan;
 use super::pmu::{CPU_EVENTS, Counters, counted};
+use super::rss::RssSimulation;
+use super::worker_lane::{Round, drive, judge_one};
 use crate::BenchError;
 use crate::clock::timed;
 use crate::frames::Direction;
@@ -22,13 +22,13 @@ use crate::node::worker;
 const JUDGED_EVERY: usize = 509;
 
 /// What the workers have in common.
-pub(super) struct Commons {
+pub(super) struct SharedParts {
     queues: [Arc<SharedQueue<MemoryQueue>>; 2],
     /// Packets of the round that some worker has received and forwarded.
     received: AtomicUsize,
 }
 
-impl Commons {
+impl SharedParts {
     pub(super) fn new(plan: &PointPlan, order: Order, pool: &'static FramePool) -> Self {
         let capacity = u32::try_from(plan.packets_per_round).unwrap_or(u32::MAX);
         let queue = || SharedQueue::new(MemoryQueue::new(pool, capacity), order);
@@ -47,7 +47,7 @@ impl Commons {
 
 /// A worker on the common queues.
 pub(super) struct Sharer<'p> {
-    commons: &'p Commons,
+    commons: &'p SharedParts,
     worker: Worker,
     counters: Result<Counters, String>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Sharer<'p> {
 impl<'p> Sharer<'p> {
     /// On the thread that will run it: its performance counters are the thread's.
     pub(super) fn new(
-        commons: &'p Commons,
+        commons: &'p SharedParts,
         node: &Arc<Node>,
         pool: &'static FramePool,
     ) -> Result<Self, BenchError> {
@@ -102,8 +102,8 @@ impl<'p> Sharer<'p> {
 /// Who fills the common queue and looks at what came out: one thread, while the workers wait.
 pub(super) struct Feeder<'p> {
     plan: &'p PointPlan,
-    commons: &'p Commons,
-    dealing: Dealing,
+    commons: &'p SharedParts,
+    rss: RssSimulation,
     pool: &'static FramePool,
     first: u64,
     reordering: ReorderMeter,
@@ -111,9 +111,9 @@ pub(super) struct Feeder<'p> {
 }
 
 impl<'p> Feeder<'p> {
-    pub(super) fn new(plan: &'p PointPlan, commons: &'p Commons, pool: &'static FramePool) -> Self {
-        let dealing = Dealing::new(plan);
-        Self { plan, commons, dealing, pool, first: 0, reordering: ReorderMeter::new(), passed: 0 }
+    pub(super) fn new(plan: &'p PointPlan, commons: &'p SharedParts, pool: &'static FramePool) -> Self {
+        let rss = RssSimulation::new(plan);
+        Self { plan, commons, rss, pool, first: 0, reordering: ReorderMeter::new(), passed: 0 }
     }
 
     /// Puts the packets of a round into the queue.
@@ -126,8 +126,8 @@ impl<'p> Feeder<'p> {
             let Some(mut frame) = self.pool.allocate() else {
                 return Err(BenchError::Point("the frame pool has too few frames".to_owned()));
             };
-            let session = self.dealing.session(place);
-            let template = self.dealing.template(session, place);
+            let session = self.rss.session(place);
+            let template = self.rss.template(session, place);
             if !template.write(session, &mut frame) {
                 return Err(BenchError::FrameLength(template.len));
             }
@@ -158,12 +158,12 @@ impl<'p> Feeder<'p> {
         }
         for (at, frame) in out.iter().enumerate() {
             // All flows have it at the same place.
-            let number = self.dealing.template(0, 0).number_of(frame.data());
+            let number = self.rss.template(0, 0).number_of(frame.data());
             self.reordering.arrived(self.passed + u64::from(number));
             if at % JUDGED_EVERY == 0 {
                 let place = self.first + u64::from(number);
-                let session = self.dealing.session(place);
-                judge_one(self.plan, self.dealing.template(session, place), session, number, frame)?;
+                let session = self.rss.session(place);
+                judge_one(self.plan, self.rss.template(session, place), session, number, frame)?;
             }
         }
         self.passed += count as u64;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::generator::Compiled;
+use crate::generator::CompiledTraffic;
 use crate::result::{Finding, FindingKind, Findings, Row};
 
 /// Different sets of wrong fields that are told apart among the findings that are kept.
@@ -10,7 +10,7 @@ const SHAPES_MAX: usize = 256;
 
 /// A finding by numbers; names are looked up for those that are kept.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct NumberedFinding {
     pub(super) kind: FindingKind,
     pub(super) detail: String,
     /// Numbers of the stream and of the packet.
@@ -37,8 +37,8 @@ impl Ledger {
     /// Counts a finding. It is kept with its rows and frames if there is room for its kind.
     pub(super) fn add(
         &mut self,
-        found: Found,
-        compiled: &Compiled,
+        found: NumberedFinding,
+        compiled: &CompiledTraffic,
         rows: impl FnOnce() -> Vec<Row>,
         frames: &[&[u8]],
     ) {

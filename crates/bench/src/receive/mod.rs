@@ -15,14 +15,14 @@ mod tracker;
 
 use std::sync::Arc;
 
-use crate::generator::{Compiled, Problem};
+use crate::generator::{CompiledTraffic, Problem};
 use crate::oracle::{Oracle, Rule, Verdict, compare, ip_end};
 use crate::result::{ClockCosts, FindingKind, Latency, PortResult, RunResult, StreamResult, Volume};
 use crate::trailer::{MODULUS, TRAILER_LEN, Trailer};
-use findings::{Found, Ledger};
+use findings::{Ledger, NumberedFinding};
 use kinds::{is_control, is_equal, is_error};
 use replay::{Match, Replays};
-use tracker::{Arrival, Tracker};
+use tracker::{ArrivalKind, Tracker};
 
 /// Lost packets that are made again to see whether they should have come at all.
 const ASKED_MAX: u64 = 1 << 20;
@@ -50,7 +50,7 @@ impl Default for JudgeSettings {
 
 /// What came of one stream.
 #[derive(Debug)]
-struct Received {
+struct StreamArrivals {
     /// One for each worker that sends.
     trackers: Vec<Tracker>,
     received: Volume,
@@ -64,11 +64,11 @@ struct Received {
 /// The receiver of a run.
 #[derive(Debug)]
 pub struct Receiver {
-    compiled: Arc<Compiled>,
+    compiled: Arc<CompiledTraffic>,
     settings: JudgeSettings,
     oracle: Oracle,
     replays: Replays,
-    streams: Vec<Received>,
+    streams: Vec<StreamArrivals>,
     ports: Vec<PortResult>,
     ledger: Ledger,
     /// The packet as it was sent.
@@ -77,7 +77,7 @@ pub struct Receiver {
 
 /// How much of a stream one worker has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentBy {
+pub struct SentShare {
     /// Number of the stream.
     pub stream: usize,
     /// Number of the worker.
@@ -92,13 +92,13 @@ impl Receiver {
     /// # Errors
     /// What is wrong with the rules.
     pub fn new(
-        compiled: &Arc<Compiled>,
+        compiled: &Arc<CompiledTraffic>,
         rules: &[Rule],
         settings: JudgeSettings,
     ) -> Result<Self, Vec<Problem>> {
         let mut oracle = Oracle::new(rules, compiled.ports())?;
         let replays = Replays::new(compiled, &mut oracle);
-        let stream = |is_replayed: bool| Received {
+        let stream = |is_replayed: bool| StreamArrivals {
             // Of a capture's packets nothing tells which worker sent them.
             trackers: (0..if is_replayed { 1 } else { settings.workers.max(1) })
                 .map(|_| Tracker::new(settings.window))
@@ -161,7 +161,13 @@ impl Receiver {
             stream.late += 1;
             let detail = format!("after {:.3} ms", latency_ns as f64 / 1e6);
             let stream = Some((number, sequence));
-            let found = Found { kind: FindingKind::Late, detail, stream, port: Some(port), time_ns: now_ns };
+            let found = NumberedFinding {
+                kind: FindingKind::Late,
+                detail,
+                stream,
+                port: Some(port),
+                time_ns: now_ns,
+            };
             self.ledger.add(found, &self.compiled, Vec::new, &[frame]);
         } else {
             stream.latency.record(latency_ns);
@@ -175,29 +181,29 @@ impl Receiver {
         port: usize,
         frame: &[u8],
         (number, sequence): (usize, u64),
-        arrival: Arrival,
+        arrival: ArrivalKind,
         now_ns: u64,
     ) -> bool {
         let stream = &mut self.streams[number];
         let (kind, detail, goes_on) = match arrival {
-            Arrival::InOrder => return true,
-            Arrival::Reordered(_) if !self.settings.ordered => return true,
-            Arrival::Reordered(extent) => {
+            ArrivalKind::InOrder => return true,
+            ArrivalKind::Reordered(_) if !self.settings.ordered => return true,
+            ArrivalKind::Reordered(extent) => {
                 let detail = format!("{extent} packets came since one that was sent later");
                 (FindingKind::Reordered, detail, true)
             }
-            Arrival::Duplicate => {
+            ArrivalKind::Duplicate => {
                 stream.duplicated += 1;
                 (FindingKind::Duplicated, String::new(), false)
             }
-            Arrival::BehindWindow => {
+            ArrivalKind::BehindWindow => {
                 stream.late += 1;
                 let detail = format!("more than {} packets behind the latest", self.settings.window);
                 (FindingKind::Late, detail, false)
             }
         };
         let stream = Some((number, sequence));
-        let found = Found { kind, detail, stream, port: Some(port), time_ns: now_ns };
+        let found = NumberedFinding { kind, detail, stream, port: Some(port), time_ns: now_ns };
         self.ledger.add(found, &self.compiled, Vec::new, &[frame]);
         goes_on
     }
@@ -216,7 +222,8 @@ impl Receiver {
             Some(Match { stream, sequence, again }) => {
                 let received = &mut self.streams[stream];
                 received.received.add(frame.len());
-                let arrival = if again { Arrival::Duplicate } else { received.trackers[0].arrive(sequence) };
+                let arrival =
+                    if again { ArrivalKind::Duplicate } else { received.trackers[0].arrive(sequence) };
                 if self.take_note(port, frame, (stream, sequence), arrival, now_ns) {
                     self.judge(port, frame, end, stream, sequence, 0, now_ns);
                 }
@@ -270,7 +277,7 @@ impl Receiver {
             Some((number, _)) => self.streams[number].corrupted += 1,
             None => self.ports[port].unrecognised += 1,
         }
-        let found = Found { kind, detail, stream, port: Some(port), time_ns: now_ns };
+        let found = NumberedFinding { kind, detail, stream, port: Some(port), time_ns: now_ns };
         self.ledger.add(found, &self.compiled, || compare(None, frame), &[frame]);
     }
 
@@ -291,7 +298,7 @@ impl Receiver {
         }
         let from = self.compiled.streams[stream].port;
         let verdict = self.oracle.verdict(from, &self.sent, frame);
-        let found = |kind, detail| Found {
+        let found = |kind, detail| NumberedFinding {
             kind,
             detail,
             stream: Some((stream, sequence)),
@@ -353,7 +360,7 @@ impl Receiver {
         }
         self.streams[stream].corrupted += 1;
         let detail = "its payload is not what was sent".to_owned();
-        let found = Found {
+        let found = NumberedFinding {
             kind: FindingKind::Corrupted,
             detail,
             stream: Some((stream, sequence)),
@@ -368,7 +375,7 @@ impl Receiver {
     /// known, what should have come, and then what came.
     pub fn finish(
         mut self,
-        sent: &[SentBy],
+        sent: &[SentShare],
         duration_ns: u64,
         clock: ClockCosts,
     ) -> (RunResult, Vec<(u64, Vec<u8>)>) {
@@ -423,7 +430,7 @@ impl Receiver {
                             result.lost += 1;
                             let detail = format!("of {} that were sent", volume.packets * lanes as u64);
                             let of = Some((number, sequence));
-                            let found = Found {
+                            let found = NumberedFinding {
                                 kind: FindingKind::Lost,
                                 detail,
                                 stream: of,
@@ -451,7 +458,13 @@ impl Receiver {
         for beyond in 0..count {
             let detail = "more came than were sent".to_owned();
             let stream = Some((stream, result.sent.packets + beyond));
-            let found = Found { kind: FindingKind::Duplicated, detail, stream, port: None, time_ns: now_ns };
+            let found = NumberedFinding {
+                kind: FindingKind::Duplicated,
+                detail,
+                stream,
+                port: None,
+                time_ns: now_ns,
+            };
             self.ledger.add(found, &self.compiled, Vec::new, &[]);
         }
     }

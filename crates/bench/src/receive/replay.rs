@@ -17,7 +17,7 @@ use std::ops::Range;
 use kaido_wire::{ipv4, ipv6};
 
 use super::tracker::Tracker;
-use crate::generator::{Compiled, Kind, Layout, Packets, link};
+use crate::generator::{CompiledTraffic, Kind, Layout, Packets, link};
 use crate::oracle::{Oracle, Verdict};
 
 /// Shortest payload by which a packet is known, in bytes.
@@ -27,13 +27,13 @@ const LOOKED_MAX: usize = 64;
 
 /// What of a packet no rule changes, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Marks {
+struct PacketDigest {
     whole: u64,
     headers: u64,
     payload: Option<u64>,
 }
 
-impl Marks {
+impl PacketDigest {
     fn of(frame: &[u8]) -> Self {
         let layout = Layout::of(frame);
         let innermost = layout.layers.iter().rfind(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
@@ -52,11 +52,11 @@ impl Marks {
         let end = said.unwrap_or(packet.len()).clamp(headers_len, packet.len());
         let changed = if ip.kind == Kind::Ipv4 { [8..9, 10..12] } else { [7..8, 8..8] };
         let [hops, sum]: [Range<usize>; 2] = changed;
-        let front = [&packet[..hops.start], &packet[hops.end..sum.start]];
+        let head = [&packet[..hops.start], &packet[hops.end..sum.start]];
         let (headers, payload) = (&packet[sum.end..headers_len], &packet[headers_len..end]);
         Self {
-            whole: hash(&[front[0], front[1], headers, payload]),
-            headers: hash(&[front[0], front[1], headers]),
+            whole: hash(&[head[0], head[1], headers, payload]),
+            headers: hash(&[head[0], head[1], headers]),
             payload: (payload.len() >= PAYLOAD_MIN).then(|| hash(&[payload])),
         }
     }
@@ -98,7 +98,7 @@ pub(super) struct Replays {
 }
 
 impl Replays {
-    pub(super) fn new(compiled: &Compiled, oracle: &mut Oracle) -> Self {
+    pub(super) fn new(compiled: &CompiledTraffic, oracle: &mut Oracle) -> Self {
         let mut judged = vec![false; compiled.streams.len()];
         let mut entries = Vec::new();
         let mut keys: [Vec<(u64, u32)>; 3] = Default::default();
@@ -112,7 +112,7 @@ impl Replays {
                     Verdict::Unknown => break,
                 };
                 judged[number] = true;
-                let marks = Marks::of(packet);
+                let marks = PacketDigest::of(packet);
                 // Captures hold far fewer than this can count.
                 let entry = u32::try_from(entries.len()).unwrap_or(u32::MAX);
                 keys[0].push((marks.whole, entry));
@@ -141,23 +141,23 @@ impl Replays {
     /// The packet that a frame is which came at a port, damaged in nothing that rules leave alone.
     pub(super) fn find<'t>(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledTraffic,
         port: usize,
         frame: &[u8],
         tracker: impl Fn(usize) -> &'t Tracker,
     ) -> Option<Match> {
-        self.nearest(compiled, port, &self.keys[0], Marks::of(frame).whole, &tracker)
+        self.nearest(compiled, port, &self.keys[0], PacketDigest::of(frame).whole, &tracker)
     }
 
     /// The missing packet that a damaged frame is most like.
     pub(super) fn find_like<'t>(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledTraffic,
         port: usize,
         frame: &[u8],
         tracker: impl Fn(usize) -> &'t Tracker,
     ) -> Option<Match> {
-        let marks = Marks::of(frame);
+        let marks = PacketDigest::of(frame);
         let by = |keys, key| {
             self.nearest(compiled, port, keys, key, &tracker).filter(|found: &Match| !found.again)
         };
@@ -167,7 +167,7 @@ impl Replays {
     /// Of the packets with a key: a missing one before one that came, of those for this port, the nearest to the next expected.
     fn nearest<'t>(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledTraffic,
         port: usize,
         keys: &[(u64, u32)],
         key: u64,
@@ -184,7 +184,7 @@ impl Replays {
             let stream = stream as usize;
             let Packets::Captured(packets) = &compiled.streams[stream].packets else { continue };
             let exists = |sequence| compiled.streams[stream].pace.time_ns(sequence).is_some();
-            let turn = Turn { len: packets.len() as u64, own, entry: &entry };
+            let turn = ReplayCycle { len: packets.len() as u64, own, entry: &entry };
             let Some((sequence, again, distance)) = turn.nearest(tracker(stream), exists) else { continue };
             let is_for_port =
                 own.iter().take(LOOKED_MAX).any(|at| entry(at).to.is_none_or(|to| to as usize == port));
@@ -198,14 +198,14 @@ impl Replays {
 }
 
 /// Equal packets of one capture, which goes round and round.
-struct Turn<'k, E> {
+struct ReplayCycle<'k, E> {
     /// Packets of the capture.
     len: u64,
     own: &'k [(u64, u32)],
     entry: &'k E,
 }
 
-impl<E: Fn(&(u64, u32)) -> Entry> Turn<'_, E> {
+impl<E: Fn(&(u64, u32)) -> Entry> ReplayCycle<'_, E> {
     fn index(&self, at: &(u64, u32)) -> u64 {
         (self.entry)(at).index.into()
     }

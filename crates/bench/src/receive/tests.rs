@@ -5,12 +5,12 @@ use crate::stream::{
     Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Template, Traffic, parse_hex,
 };
 
-fn compiled() -> Arc<Compiled> {
+fn compiled() -> Arc<CompiledTraffic> {
     compiled_with(9)
 }
 
 /// As of the run with that key.
-fn compiled_with(key: u64) -> Arc<Compiled> {
+fn compiled_with(key: u64) -> Arc<CompiledTraffic> {
     let bytes = parse_hex(
         "020000000301 020000000302 0800 450000000000400040110000 0a000001 08080808 9c4001bb 0000 ffff 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
     );
@@ -35,14 +35,14 @@ fn compiled_with(key: u64) -> Arc<Compiled> {
     };
     let traffic =
         Traffic { seed: 1, key, total: None, ports: vec![port("a"), port("b")], streams: vec![stream] };
-    Arc::new(Compiled::new(&traffic).unwrap())
+    Arc::new(CompiledTraffic::new(&traffic).unwrap())
 }
 
-fn sent(packets: u64) -> Vec<SentBy> {
-    vec![SentBy { stream: 0, worker: 0, volume: Volume { packets, bytes: packets * 74 } }]
+fn sent(packets: u64) -> Vec<SentShare> {
+    vec![SentShare { stream: 0, worker: 0, volume: Volume { packets, bytes: packets * 74 } }]
 }
 
-fn receiver(compiled: &Arc<Compiled>, rules: &[Rule]) -> Receiver {
+fn receiver(compiled: &Arc<CompiledTraffic>, rules: &[Rule]) -> Receiver {
     Receiver::new(compiled, rules, JudgeSettings::default()).unwrap()
 }
 
@@ -128,7 +128,7 @@ fn packets_of_several_workers_are_sequences_of_their_own() {
     for sequence in [0, 2, 4, 6, 1, 3] {
         receiver.arrive(1, &compiled.packet(0, sequence, 0).unwrap(), 1);
     }
-    let by = |worker, packets| SentBy { stream: 0, worker, volume: Volume { packets, bytes: 0 } };
+    let by = |worker, packets| SentShare { stream: 0, worker, volume: Volume { packets, bytes: 0 } };
     let (result, _) = receiver.finish(&[by(0, 4), by(1, 3)], 1000, ClockCosts::default());
     assert_eq!((result.streams[0].reordering.packets, result.streams[0].lost), (0, 1));
     assert_eq!(result.findings.kept[0].sequence, Some(5));

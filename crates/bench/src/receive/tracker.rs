@@ -18,7 +18,7 @@ const RANGES_MAX: usize = 4096;
 
 /// What an arrival is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ArrivalKind {
     /// The next expected, or one beyond it.
     InOrder,
     /// Below the next expected (RFC 4737 section 3), with this extent (section 4.2).
@@ -116,16 +116,16 @@ impl Tracker {
     }
 
     /// Takes note of a packet.
-    pub(crate) fn arrive(&mut self, number: u64) -> Arrival {
+    pub(crate) fn arrive(&mut self, number: u64) -> ArrivalKind {
         let arrival = if number >= self.next {
             self.advance(number);
-            Arrival::InOrder
+            ArrivalKind::InOrder
         } else if number + self.window() < self.next {
-            return Arrival::BehindWindow;
+            return ArrivalKind::BehindWindow;
         } else if self.has(number) {
-            return Arrival::Duplicate;
+            return ArrivalKind::Duplicate;
         } else {
-            Arrival::Reordered(self.reordered(number))
+            ArrivalKind::Reordered(self.reordered(number))
         };
         let (word, bit) = self.place(number);
         self.bits[word] |= bit;
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    fn of(numbers: &[u64]) -> (Tracker, Vec<Arrival>) {
+    fn of(numbers: &[u64]) -> (Tracker, Vec<ArrivalKind>) {
         let mut tracker = Tracker::new(64);
         let arrivals = numbers.iter().map(|number| tracker.arrive(*number)).collect();
         (tracker, arrivals)
@@ -230,10 +230,13 @@ mod tests {
     fn extents_are_those_of_the_rfc() {
         // RFC 4737 section 7.1: one early packet; then its tables of extents for late ones.
         let (tracker, arrivals) = of(&[0, 1, 2, 3, 7, 4, 5, 6, 8]);
-        assert_eq!(arrivals[5..8], [Arrival::Reordered(1), Arrival::Reordered(2), Arrival::Reordered(3)]);
+        assert_eq!(
+            arrivals[5..8],
+            [ArrivalKind::Reordered(1), ArrivalKind::Reordered(2), ArrivalKind::Reordered(3)]
+        );
         assert_eq!((tracker.reordering.packets, tracker.reordering.extent_max), (3, 3));
         let (tracker, arrivals) = of(&[0, 1, 3, 4, 5, 6, 2, 7]);
-        assert_eq!(arrivals[6], Arrival::Reordered(4));
+        assert_eq!(arrivals[6], ArrivalKind::Reordered(4));
         assert_eq!((tracker.reordering.packets, tracker.reordering.blocks), (1, 1));
     }
 
@@ -252,11 +255,11 @@ mod tests {
         assert_eq!(
             arrivals[3..],
             [
-                Arrival::Duplicate,
-                Arrival::Duplicate,
-                Arrival::InOrder,
-                Arrival::BehindWindow,
-                Arrival::InOrder
+                ArrivalKind::Duplicate,
+                ArrivalKind::Duplicate,
+                ArrivalKind::InOrder,
+                ArrivalKind::BehindWindow,
+                ArrivalKind::InOrder
             ]
         );
         assert_eq!(tracker.arrivals, 5);
@@ -273,13 +276,13 @@ mod tests {
             let (mut came, mut behind, mut highest) = (HashSet::new(), 0, 0);
             for number in &numbers {
                 match tracker.arrive(*number) {
-                    Arrival::Duplicate => prop_assert!(came.contains(number)),
-                    Arrival::BehindWindow => {
+                    ArrivalKind::Duplicate => prop_assert!(came.contains(number)),
+                    ArrivalKind::BehindWindow => {
                         prop_assert!(number + 128 < highest);
                         behind += 1;
                     }
-                    Arrival::InOrder => prop_assert!(came.insert(*number) && *number >= highest),
-                    Arrival::Reordered(extent) => {
+                    ArrivalKind::InOrder => prop_assert!(came.insert(*number) && *number >= highest),
+                    ArrivalKind::Reordered(extent) => {
                         prop_assert!(came.insert(*number) && *number < highest);
                         prop_assert!(extent >= 1 && extent <= came.len() as u64);
                     }

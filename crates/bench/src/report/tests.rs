@@ -148,7 +148,7 @@ pub(crate) fn report() -> Report {
         kernel: vec![kernel()],
         tables: Vec::new(),
         shared_queue: Vec::new(),
-        skipped: vec![Skipped { name: "a case".into(), reason: "a reason".into() }],
+        skipped: vec![SkippedCase { name: "a case".into(), reason: "a reason".into() }],
     }
 }
 

@@ -12,9 +12,9 @@ use crate::kernel::{Kernel, KernelResult};
 use crate::memory::available;
 use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
-use crate::report::{ChainResult, PathResult, Skipped};
-use crate::rings::{self, Ringed, RingsResult};
-use crate::rounds::{Order, Stock, Stocks, UNTIMED_ROUNDS, held_round, settled_round, size_for};
+use crate::report::{ChainResult, PathResult, SkippedCase};
+use crate::rings::{self, RingWorker, RingsResult};
+use crate::rounds::{FrameSet, FrameSets, Order, UNTIMED_ROUNDS, held_round, settled_round, size_for};
 use crate::shape::Shape;
 use crate::stats::Summary;
 use crate::workers::{Pair, WorkersResult};
@@ -30,7 +30,7 @@ struct Case {
     /// Two workers of the same node.
     pair: Option<Pair>,
     /// A worker of the same node with the rings of a port.
-    ringed: Ringed,
+    ringed: RingWorker,
     chain: Option<MapChain>,
     /// Our own program for the kernel, as a peer of the chain.
     kernel: Option<Kernel>,
@@ -79,14 +79,14 @@ impl Cases {
     pub(super) fn new(
         plan: &Plan,
         nodes: Vec<((Shape, u32), UpfNode)>,
-        stocks: &mut Stocks,
+        frame_sets: &mut FrameSets,
         cpus: &Result<[usize; 2], String>,
-        skipped: &mut Vec<Skipped>,
+        skipped: &mut Vec<SkippedCase>,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
-        let pool: &'static FramePool = stocks.pools().next().ok_or(BenchError::FrameLength(0))?;
+        let pool: &'static FramePool = frame_sets.pools().next().ok_or(BenchError::FrameLength(0))?;
         let ring_pool = rings::pool(nodes.len(), plan.chain_frame())?;
         for ((shape, sessions), node) in nodes {
             let lines = shape.cold_line_names().len();
@@ -98,26 +98,26 @@ impl Cases {
                 Ok(chain) => Some(chain),
                 Err(reason) => {
                     progress(&format!("{what}: the map chain is skipped: {reason}"));
-                    skipped.push(Skipped { name: format!("XDP map chain, {what}"), reason });
+                    skipped.push(SkippedCase { name: format!("XDP map chain, {what}"), reason });
                     None
                 }
             };
             progress(&format!("{what}: giving the kernel its sessions"));
             let kernel = Kernel::load((shape, sessions), pool, stop)?.map_err(|reason| {
                 progress(&format!("{what}: the offload in the kernel is skipped: {reason}"));
-                skipped.push(Skipped { name: format!("XDP offload, {what}"), reason });
+                skipped.push(SkippedCase { name: format!("XDP offload, {what}"), reason });
             });
             let pair = match cpus {
-                Ok(cpus) => Some(load_pair((shape, sessions), &node, stocks, *cpus, plan)?),
+                Ok(cpus) => Some(load_pair((shape, sessions), &node, frame_sets, *cpus, plan)?),
                 Err(reason) => {
                     let name = format!("two workers share the sessions, {what}");
-                    skipped.push(Skipped { name, reason: reason.clone() });
+                    skipped.push(SkippedCase { name, reason: reason.clone() });
                     None
                 }
             };
             stopped(stop)?;
             let of = (shape, sessions);
-            let ringed = Ringed::new(of, node.node(), ring_pool, plan.chain_frame(), plan.seed)?;
+            let ringed = RingWorker::new(of, node.node(), ring_pool, plan.chain_frame(), plan.seed)?;
             cases.push(Case::new(of, node, floor, (pair, ringed), (chain, kernel.ok()), plan));
         }
         Ok(Self(cases))
@@ -127,7 +127,7 @@ impl Cases {
     pub(super) fn measure(
         &mut self,
         plan: &Plan,
-        stocks: &mut Stocks,
+        frame_sets: &mut FrameSets,
         stop: &AtomicBool,
         progress: &dyn Fn(&str),
     ) -> Result<(), BenchError> {
@@ -137,7 +137,7 @@ impl Cases {
                 _ => format!("round {number} of {}", plan.rounds),
             });
             for case in &mut self.0 {
-                case.round(plan, stocks, stop)?;
+                case.round(plan, frame_sets, stop)?;
             }
             if number == 0 {
                 self.0.iter_mut().for_each(Case::forget);
@@ -211,12 +211,12 @@ fn load_chain(of: (Shape, u32), plan: &Plan, stop: &AtomicBool) -> Result<MapCha
 fn load_pair(
     of: (Shape, u32),
     node: &UpfNode,
-    stocks: &mut Stocks,
+    frame_sets: &mut FrameSets,
     cpus: [usize; 2],
     plan: &Plan,
 ) -> Result<Pair, BenchError> {
     let frame = plan.chain_frame();
-    let pool = stocks.for_packets(frame).ok_or(BenchError::FrameLength(frame))?.pool;
+    let pool = frame_sets.for_packets(frame).ok_or(BenchError::FrameLength(frame))?.pool;
     Pair::new(of, node.node(), pool, [plan.packets_per_round, frame], cpus, plan.seed)
 }
 
@@ -225,7 +225,7 @@ impl Case {
         (shape, sessions): (Shape, u32),
         node: UpfNode,
         floor: Floor,
-        (pair, ringed): (Option<Pair>, Ringed),
+        (pair, ringed): (Option<Pair>, RingWorker),
         (chain, kernel): (Option<MapChain>, Option<Kernel>),
         plan: &Plan,
     ) -> Self {
@@ -262,21 +262,27 @@ impl Case {
         Self { node, orders, floor, paths, pair, ringed, chain, kernel, path_samples, chain_samples }
     }
 
-    fn round(&mut self, plan: &Plan, stocks: &mut Stocks, stop: &AtomicBool) -> Result<(), BenchError> {
+    fn round(
+        &mut self,
+        plan: &Plan,
+        frame_sets: &mut FrameSets,
+        stop: &AtomicBool,
+    ) -> Result<(), BenchError> {
         for ((template, _), case) in self.paths.iter().zip(&mut self.path_samples.cases) {
             let order = &mut self.orders[usize::from(template.direction == Direction::Downlink)];
             let forwarder = &mut self.node.forwarder;
-            let stock = stocks.for_packets(template.len).ok_or(BenchError::FrameLength(template.len))?;
-            let Stock { round, held, .. } = stock;
+            let frame_set =
+                frame_sets.for_packets(template.len).ok_or(BenchError::FrameLength(template.len))?;
+            let FrameSet { round, held, .. } = frame_set;
             let taken = settled_round(forwarder, round, template, order, stop)?;
             case.ns.push(taken.ns / round.count() as f64);
             case.held_ns.push(held_round(forwarder, held, template, order, stop)?);
             self.path_samples.page_faults += taken.page_faults;
         }
         if let Some(pair) = &mut self.pair {
-            pair.round(&mut self.node.forwarder, stocks, stop)?;
+            pair.round(&mut self.node.forwarder, frame_sets, stop)?;
         }
-        self.ringed.round(&mut self.node.forwarder, stocks, stop)?;
+        self.ringed.round(&mut self.node.forwarder, frame_sets, stop)?;
         // As many lines as the packets of a round have touched.
         let lines = plan.packets_per_round * self.path_samples.shape.cold_line_names().len();
         for _ in 0..UNTIMED_ROUNDS {

@@ -24,9 +24,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 
 use self::model::{Model, Usage};
-use self::packets::{Left, Packet, packet};
+use self::packets::{LeavingFrame, Packet, packet};
 use self::rules::{FARS, FarPlan, QERS, Rules, URRS, far_down, far_id, pdr_id, qer_id, rules, total, urr_id};
-use self::systems::{Sent, System, both_families};
+use self::systems::{SentFrame, System, both_families};
 use crate::frames::teid;
 
 const CASES: u32 = 3000;
@@ -83,7 +83,7 @@ impl Subject<'_> {
     }
 
     /// Changes the session; what leaves because of it.
-    fn modify(&mut self, change: &Modification) -> Vec<Sent> {
+    fn modify(&mut self, change: &Modification) -> Vec<SentFrame> {
         let reports = self.system.modify(self.seid, change);
         self.take(reports);
         self.system.turn()
@@ -169,9 +169,14 @@ fn change(model: &mut Model, session: u32, step: &Step) -> Option<Modification> 
 }
 
 /// Holds what has left the systems against each other and against the model.
-fn compare(step: &Step, expected: &[Left], sent: &[(&'static str, Vec<Sent>)]) -> Result<(), TestCaseError> {
+fn compare(
+    step: &Step,
+    expected: &[LeavingFrame],
+    sent: &[(&'static str, Vec<SentFrame>)],
+) -> Result<(), TestCaseError> {
     for (name, sent) in sent {
-        let left: Vec<Left> = sent.iter().map(|(by_n6, frame)| Left::read(*by_n6, frame)).collect();
+        let left: Vec<LeavingFrame> =
+            sent.iter().map(|(by_n6, frame)| LeavingFrame::read(*by_n6, frame)).collect();
         prop_assert_eq!(&left, expected, "{} after {:?}", name, step);
     }
     for (name, others) in sent.iter().skip(1) {

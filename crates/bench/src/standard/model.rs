@@ -7,7 +7,7 @@
 //! - a URR that measures before QoS enforcement (MBQE) measures what a gate, a FAR or a rate drops, and nothing that a quota stops;
 //! - the packet that reaches a quota passes, and the next does not.
 
-use super::packets::{Left, Packet, Tunnel};
+use super::packets::{LeavingFrame, Packet, Tunnel};
 use super::rules::{FarPlan, FilterPlan, PdrPlan, QERS, RemotePlan, Rules, URRS};
 use crate::frames::Direction;
 
@@ -61,13 +61,13 @@ impl Model {
     }
 
     /// What leaves because of a packet that comes.
-    pub(super) fn packet(&mut self, packet: &Packet) -> Vec<Left> {
+    pub(super) fn packet(&mut self, packet: &Packet) -> Vec<LeavingFrame> {
         self.judge(packet).into_iter().collect()
     }
 
     /// What leaves of the packets that wait, after a FAR was changed (5.2.3.1, 5.2.4): in the order in which they came, those within a
     /// guaranteed rate before others.
-    pub(super) fn release(&mut self) -> Vec<Left> {
+    pub(super) fn release(&mut self) -> Vec<LeavingFrame> {
         let waits = |packet: &Packet| {
             self.pdr_of(packet).is_some_and(|pdr| self.rules.fars[pdr.far] == FarPlan::Buffer)
         };
@@ -75,7 +75,7 @@ impl Model {
         self.waiting = still;
         let released: Vec<Packet> = released;
         let mut judge = |packet| Some((!self.is_guaranteed(packet), self.judge(packet)?));
-        let mut left: Vec<(bool, Left)> = released.iter().filter_map(&mut judge).collect();
+        let mut left: Vec<(bool, LeavingFrame)> = released.iter().filter_map(&mut judge).collect();
         left.sort_by_key(|(last, _)| *last);
         left.into_iter().map(|(_, left)| left).collect()
     }
@@ -97,7 +97,7 @@ impl Model {
         in_order.find(|(pdr, present)| **present && is_match(pdr, packet)).map(|(pdr, _)| pdr.clone())
     }
 
-    fn judge(&mut self, packet: &Packet) -> Option<Left> {
+    fn judge(&mut self, packet: &Packet) -> Option<LeavingFrame> {
         let pdr = self.pdr_of(packet)?;
         let direction = index(packet.direction);
         let far = self.rules.fars[pdr.far];
@@ -125,7 +125,7 @@ impl Model {
         // QoS flow marking (5.4.4): the QFI of the QER goes into the PDU session container.
         let qfi = pdr.qers.iter().find_map(|&qer| self.rules.qers[qer].qfi);
         let tunnel = far.tunnel(self.session).map(|tunnel| Tunnel { qfi, ..tunnel });
-        Some(Left { tunnel, packet: left })
+        Some(LeavingFrame { tunnel, packet: left })
     }
 
     fn is_used_up(&self, urr: usize) -> bool {

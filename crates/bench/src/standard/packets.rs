@@ -118,7 +118,7 @@ impl Packet {
 
 /// Where a frame went that left the node, and the user's packet in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct LeavingFrame {
     /// The tunnel; none of what goes to the data network.
     pub(super) tunnel: Option<Tunnel>,
     pub(super) packet: Vec<u8>,
@@ -132,7 +132,7 @@ pub(super) struct Tunnel {
     pub(super) qfi: Option<u8>,
 }
 
-impl Left {
+impl LeavingFrame {
     /// Reads a frame that left by the N6 port, or by the N3 port, and holds its headers against what they must be.
     pub(super) fn read(by_n6: bool, frame: &[u8]) -> Self {
         let ends = if by_n6 { [ROUTER_MAC, N6_MAC] } else { [GNB_MAC, N3_MAC] };

@@ -19,7 +19,7 @@ const OFFERED: Duration = Duration::from_millis(100);
 const TRIES: usize = 50;
 
 /// What passed between two refusals, when the bucket was empty, with nothing between them in which it may have been full.
-struct Passed {
+struct PassedTraffic {
     octets: u64,
     /// The time between them, at least and at most.
     time: [Duration; 2],
@@ -28,13 +28,13 @@ struct Passed {
 }
 
 /// Offers packets; `None` when there was a pause.
-fn offer(system: &mut System, direction: Direction, frame: &[u8]) -> Option<Passed> {
+fn offer(system: &mut System, direction: Direction, frame: &[u8]) -> Option<PassedTraffic> {
     let packet = (FRAME_BYTES - 14 - if direction == Direction::Uplink { 36 + 8 } else { 0 }) as u64;
     let step = Duration::from_nanos(packet * 8 * 1_000_000 / KBPS / 2);
     let clock = |system: &System| system.clock.unwrap_or_else(Instant::now);
     let began = clock(system);
     let mut first = None;
-    let mut passed = Passed { octets: 0, time: [Duration::ZERO; 2], packet };
+    let mut passed = PassedTraffic { octets: 0, time: [Duration::ZERO; 2], packet };
     let (mut octets, mut refused) = (0, began);
     loop {
         if let Some(clock) = &mut system.clock {
@@ -77,7 +77,7 @@ fn hold_to_rate(system: &mut System, shape: Shape) {
         let frame = Template::of_shape(shape, direction, FRAME_BYTES).packet(session);
         let seid = system.establish(&limited(shape, session));
         let offered = (0..TRIES).find_map(|_| offer(system, direction, &frame));
-        let Some(Passed { octets, time, packet }) = offered else {
+        let Some(PassedTraffic { octets, time, packet }) = offered else {
             println!("SKIPPED rates of {} by {}: the machine pauses too long", shape.name(), system.name);
             continue;
         };

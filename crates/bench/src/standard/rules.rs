@@ -93,7 +93,7 @@ pub(super) struct UrrPlan {
 /// Rules of any kind, and rules as networks have them, whose packets mostly pass by the fast path.
 pub(super) fn rules() -> impl Strategy<Value = Rules> {
     (any_rules(), prop::bool::weighted(0.7))
-        .prop_map(|(rules, is_usual)| if is_usual { rules.usual() } else { rules })
+        .prop_map(|(rules, is_eligible)| if is_eligible { rules.usual() } else { rules })
 }
 
 fn any_rules() -> impl Strategy<Value = Rules> {

@@ -16,7 +16,7 @@ use kaido_xdp::{Action, Steering};
 
 use crate::frames::{Direction, Family};
 use crate::node::{settings, worker};
-use crate::platforms::offload::{OffloadBed, program, set_hops};
+use crate::platforms::offload::{OffloadNode, program, set_hops};
 use crate::shape::Shape;
 
 /// The loopback interface, which test runs come in by.
@@ -25,7 +25,7 @@ const LOOPBACK: u32 = 1;
 const NO_PACKETS_TOS: u8 = 0xe4;
 
 /// A frame that left, and whether by the N6 port.
-pub(super) type Sent = (bool, Vec<u8>);
+pub(super) type SentFrame = (bool, Vec<u8>);
 
 /// A node with a worker that is turned by hand.
 pub(super) struct System {
@@ -98,7 +98,7 @@ impl System {
     /// The reason where this kernel has no such datapath for us.
     pub(super) fn kernel(settings: NodeSettings) -> Result<Self, String> {
         let settings = NodeSettings { workers_share_sessions: true, ..settings };
-        let (tables, (node, upf)) = OffloadBed::tables(settings)?;
+        let (tables, (node, upf)) = OffloadNode::tables(settings)?;
         set_hops(&tables, [LOOPBACK; 2], &node.settings)?;
         let programs = [program(&tables, 0, &node.settings)?, program(&tables, 1, &node.settings)?];
         let kernel = Some(Kernel { tables, programs });
@@ -141,7 +141,7 @@ impl System {
     }
 
     /// What leaves because of a frame.
-    pub(super) fn pass(&mut self, direction: Direction, frame: &[u8]) -> Vec<Sent> {
+    pub(super) fn pass(&mut self, direction: Direction, frame: &[u8]) -> Vec<SentFrame> {
         self.packets += 1;
         let at = usize::from(direction == Direction::Downlink);
         if let Some(kernel) = &self.kernel {
@@ -161,7 +161,7 @@ impl System {
     }
 
     /// Turns the worker until nothing is left to do; what leaves.
-    pub(super) fn turn(&mut self) -> Vec<Sent> {
+    pub(super) fn turn(&mut self) -> Vec<SentFrame> {
         let clock = self.clock;
         while self.worker.step_at(clock.unwrap_or_else(Instant::now)) > 0 {}
         let mut sent = Vec::new();

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, PoolCache};
 
-use super::threads::{Arrivals, Outlet, Passed, apart};
-use super::turn::Turn;
-use super::{Ended, Run, judge, nanoseconds, rest};
+use super::threads::{Arrivals, Outlet, PassResult, apart};
+use super::turn::PortTurn;
+use super::{Run, RunEnd, judge, nanoseconds, rest};
 
 /// Most batches that wait to be judged.
 const QUEUE_MAX: usize = 256;
@@ -44,7 +44,7 @@ struct PortSigns {
 }
 
 impl Run<'_> {
-    pub(super) fn apart(mut self, mut turns: Vec<Turn>) -> Ended {
+    pub(super) fn apart(mut self, mut turns: Vec<PortTurn>) -> RunEnd {
         let mut caches: Vec<PoolCache> = turns.iter_mut().map(|turn| turn.cache().pool().cache()).collect();
         let port = || PortSigns {
             has_more: AtomicBool::new(true),
@@ -68,7 +68,7 @@ impl Run<'_> {
         });
         let threads = u32::try_from(turned.len() + 1).unwrap_or(u32::MAX);
         let (turns, held_up) = turned.into_iter().unzip();
-        Ended { turns, receiver: self.receiver, duration_ns, threads, held_up }
+        RunEnd { turns, receiver: self.receiver, duration_ns, threads, held_up }
     }
 
     /// Judges until nothing is sent any more and nothing comes; nanoseconds until the last packet was sent.
@@ -123,7 +123,13 @@ impl Run<'_> {
 }
 
 /// A port's thread: the port as it is left, and how many batches were held up.
-fn turn_port(mut turn: Turn, port: usize, mut outlet: Outlet, began: Instant, signs: &Signs) -> (Turn, u64) {
+fn turn_port(
+    mut turn: PortTurn,
+    port: usize,
+    mut outlet: Outlet,
+    began: Instant,
+    signs: &Signs,
+) -> (PortTurn, u64) {
     let own = &signs.ports[port];
     while !signs.is_done.load(Ordering::Relaxed) {
         let now_ns = nanoseconds(began);
@@ -144,9 +150,9 @@ fn turn_port(mut turn: Turn, port: usize, mut outlet: Outlet, began: Instant, si
         // Released after the queue has all that came before.
         own.is_exhausted.store(outlet.is_empty() && turn.is_exhausted(), Ordering::Release);
         match passed {
-            Passed::Nothing if sent == 0 => rest(is_sending, turn.next_due_ns(), nanoseconds(began)),
-            Passed::Nothing | Passed::Something => {}
-            Passed::Ended => break,
+            PassResult::Nothing if sent == 0 => rest(is_sending, turn.next_due_ns(), nanoseconds(began)),
+            PassResult::Nothing | PassResult::Something => {}
+            PassResult::Ended => break,
         }
     }
     (turn, outlet.held_up())

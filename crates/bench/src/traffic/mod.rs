@@ -21,16 +21,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kaido_engine::{Batch, PoolCache};
 use serde::{Deserialize, Serialize};
 
-use crate::generator::{Compiled, Problem};
+use crate::generator::{CompiledTraffic, Problem};
 use crate::oracle::Rule;
-use crate::receive::{JudgeSettings, Receiver, SentBy};
+use crate::receive::{JudgeSettings, Receiver, SentShare};
 use crate::result::{ClockCosts, RunResult};
 use crate::stream::Traffic;
 pub use line::{Line, addressed, addressed_rules, resolve};
 pub(crate) use ports::steered;
 pub use ports::{OpenError, OpenPort};
-pub use threads::{Arrivals, Outlet, Passed, apart};
-pub use turn::Turn;
+pub use threads::{Arrivals, Outlet, PassResult, apart};
+pub use turn::PortTurn;
 
 /// Looks at the clock that calibrate it.
 const LOOKS: usize = 2001;
@@ -181,20 +181,20 @@ pub(crate) fn run_again(
     resolve(&mut lines, settings.resolve, stop, &mut || ())?;
     let traffic = addressed(traffic, &lines);
     let rules = addressed_rules(rules, &lines);
-    let compiled = Arc::new(Compiled::new(&traffic).map_err(RunError::Wrong)?);
+    let compiled = Arc::new(CompiledTraffic::new(&traffic).map_err(RunError::Wrong)?);
     let judge = JudgeSettings { workers: 1, ..settings.judge.clone() };
     let receiver = Receiver::new(&compiled, &rules, judge).map_err(RunError::Wrong)?;
-    let turns: Vec<Turn> =
-        lines.into_iter().enumerate().map(|(port, line)| Turn::new(line, &compiled, port)).collect();
+    let turns: Vec<PortTurn> =
+        lines.into_iter().enumerate().map(|(port, line)| PortTurn::new(line, &compiled, port)).collect();
     let clock = clock_costs();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let run = Run { receiver, settings, stop, progress };
     let ended = if settings.threads.is_apart(turns.len()) { run.apart(turns) } else { run.alone(turns) };
-    let sent: Vec<SentBy> = ended
+    let sent: Vec<SentShare> = ended
         .turns
         .iter()
-        .flat_map(Turn::sent)
-        .map(|(stream, volume)| SentBy { stream, worker: 0, volume })
+        .flat_map(PortTurn::sent)
+        .map(|(stream, volume)| SentShare { stream, worker: 0, volume })
         .collect();
     let (mut result, frames) = ended.receiver.finish(&sent, ended.duration_ns, clock);
     result.started_unix_ns = u64::try_from(started.as_nanos()).unwrap_or(u64::MAX);
@@ -202,7 +202,7 @@ pub(crate) fn run_again(
     for ((port, turn), held_up) in result.ports.iter_mut().zip(&ended.turns).zip(ended.held_up) {
         (port.failed, port.held_up) = (turn.failed(), held_up);
     }
-    Ok((RunOutcome { result, frames }, ended.turns.into_iter().map(Turn::into_port).collect()))
+    Ok((RunOutcome { result, frames }, ended.turns.into_iter().map(PortTurn::into_port).collect()))
 }
 
 /// A run under way.
@@ -214,8 +214,8 @@ struct Run<'r> {
 }
 
 /// What a run leaves.
-struct Ended {
-    turns: Vec<Turn>,
+struct RunEnd {
+    turns: Vec<PortTurn>,
     receiver: Receiver,
     /// Until the last packet was sent.
     duration_ns: u64,
@@ -226,7 +226,7 @@ struct Ended {
 
 impl Run<'_> {
     /// On one thread.
-    fn alone(mut self, mut turns: Vec<Turn>) -> Ended {
+    fn alone(mut self, mut turns: Vec<PortTurn>) -> RunEnd {
         let mut batch = Batch::new();
         let end_ns = u64::try_from(self.settings.duration.as_nanos()).unwrap_or(u64::MAX);
         let began = Instant::now();
@@ -259,16 +259,16 @@ impl Run<'_> {
             let since = *quiet_since.get_or_insert_with(Instant::now);
             if is_busy {
                 quiet_since = None;
-            } else if since.elapsed() >= self.settings.drain || turns.iter().all(Turn::is_exhausted) {
+            } else if since.elapsed() >= self.settings.drain || turns.iter().all(PortTurn::is_exhausted) {
                 break;
             }
             if sent + received == 0 {
-                let due = turns.iter().filter_map(Turn::next_due_ns).min();
+                let due = turns.iter().filter_map(PortTurn::next_due_ns).min();
                 rest(is_sending, due, nanoseconds(began));
             }
         }
         let held_up = vec![0; turns.len()];
-        Ended { turns, receiver: self.receiver, duration_ns, threads: 1, held_up }
+        RunEnd { turns, receiver: self.receiver, duration_ns, threads: 1, held_up }
     }
 
     /// Tells, about once a second, how it goes.

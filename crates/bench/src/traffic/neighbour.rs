@@ -161,7 +161,7 @@ impl Neighbours {
         }
     }
 
-    fn front(&self, to: MacAddr, ethertype: EtherType) -> Vec<u8> {
+    fn head(&self, to: MacAddr, ethertype: EtherType) -> Vec<u8> {
         let mut frame = Vec::with_capacity(128);
         frame.extend(to.0);
         frame.extend(self.mac.0);
@@ -185,7 +185,7 @@ impl Neighbours {
     }
 
     fn arp(&self, to: MacAddr, packet: &ArpRepr) -> Option<Vec<u8>> {
-        let mut frame = self.front(to, EtherType::ARP);
+        let mut frame = self.head(to, EtherType::ARP);
         let mut space = [0; arp::PACKET_LEN];
         packet.emit(&mut space).ok()?;
         frame.extend(space);
@@ -193,7 +193,7 @@ impl Neighbours {
     }
 
     fn discovery(&self, to: MacAddr, src: Ipv6Addr, dst: Ipv6Addr, message: &NdiscRepr) -> Option<Vec<u8>> {
-        let mut frame = self.front(to, EtherType::IPV6);
+        let mut frame = self.head(to, EtherType::IPV6);
         let header = Ipv6Repr {
             src,
             dst,

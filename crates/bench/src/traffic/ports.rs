@@ -23,16 +23,16 @@ static SPARE: Mutex<Vec<&'static FramePool>> = Mutex::new(Vec::new());
 
 /// A pool that goes to the next port when this one is closed.
 #[derive(Debug)]
-struct Lent(&'static FramePool);
+struct LentPool(&'static FramePool);
 
-impl Lent {
+impl LentPool {
     fn new() -> Result<Self, PoolError> {
         let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         spare.map_or_else(|| FramePool::leak(FRAMES), Ok).map(Self)
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentPool {
     fn drop(&mut self) {
         SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
     }
@@ -82,7 +82,7 @@ pub struct OpenPort {
     /// So that the kernel refuses no tunnels.
     _sinks: Vec<UdpSink>,
     /// The last that is dropped: the port gives its frames back before.
-    _lent: Option<Lent>,
+    _lent: Option<LentPool>,
 }
 
 impl std::fmt::Debug for OpenPort {
@@ -107,7 +107,7 @@ impl OpenPort {
     }
 
     /// A port with a pool of its own, whose frames nobody else writes into.
-    fn lent(port: Box<dyn Port>, lent: Lent) -> Self {
+    fn lent(port: Box<dyn Port>, lent: LentPool) -> Self {
         let pool = lent.0;
         Self { memory: FrameMemory::Kept, _lent: Some(lent), ..Self::given(port, pool) }
     }
@@ -121,12 +121,12 @@ impl OpenPort {
             Driver::Memory => Err(OpenError::Memory),
             Driver::Pcap { input, output } => {
                 let port = PcapPort::open(input.as_deref(), output.as_deref())?;
-                Ok(Self::lent(Box::new(port), Lent::new()?))
+                Ok(Self::lent(Box::new(port), LentPool::new()?))
             }
             Driver::AfPacket { interface } => {
                 let found = netlink::interface(interface)?;
                 let port = PacketPort::open(found.ifindex, found.mtu as usize)?;
-                let mut open = Self::lent(Box::new(port), Lent::new()?);
+                let mut open = Self::lent(Box::new(port), LentPool::new()?);
                 // The kernel sees tunnels too, and would answer those to its own addresses that nobody listens. Where the
                 // port is taken, somebody does.
                 let own = found
@@ -146,7 +146,7 @@ impl OpenPort {
 
     fn open_xdp(interface: &str, queue: u32) -> Result<Self, OpenError> {
         let found = netlink::interface(interface)?;
-        let lent = Lent::new()?;
+        let lent = LentPool::new()?;
         let registered = XdpPool::register(lent.0).map_err(|error| OpenError::Socket(error.to_string()))?;
         let (port, steering) = steered(&registered, &mut lent.0.cache(), &found, queue)?;
         let side = PacketPort::open(found.ifindex, found.mtu as usize)?;

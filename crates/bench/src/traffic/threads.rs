@@ -31,7 +31,7 @@ pub struct Outlet {
 
 /// What [`Outlet::pass`] has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum PassResult {
     /// There was nothing.
     Nothing,
     /// There was something; perhaps it waits.
@@ -43,14 +43,14 @@ pub enum Passed {
 impl Outlet {
     /// Hands over what `receive` puts into the empty batch that it is given, and when it came; where something waits that
     /// came before, hands that over and receives nothing.
-    pub fn pass(&mut self, receive: impl FnOnce(&mut Batch) -> u64) -> Passed {
+    pub fn pass(&mut self, receive: impl FnOnce(&mut Batch) -> u64) -> PassResult {
         let waited = self.waiting.is_some();
         let arrivals = match self.waiting.take() {
             Some(arrivals) => arrivals,
             None => {
                 let now_ns = receive(&mut self.spare);
                 if self.spare.is_empty() {
-                    return Passed::Nothing;
+                    return PassResult::Nothing;
                 }
                 Arrivals { port: self.port, now_ns, batch: std::mem::take(&mut self.spare) }
             }
@@ -61,9 +61,9 @@ impl Outlet {
                 self.held_up += u64::from(!waited);
                 self.waiting = Some(back);
             }
-            Err(TrySendError::Disconnected(_)) => return Passed::Ended,
+            Err(TrySendError::Disconnected(_)) => return PassResult::Ended,
         }
-        Passed::Something
+        PassResult::Something
     }
 
     /// Whether nothing waits for room in the queue.
@@ -129,17 +129,20 @@ mod tests {
                 now_ns
             }
         };
-        assert_eq!(outlet.pass(|_| 1), Passed::Nothing);
-        assert_eq!(outlet.pass(one(2)), Passed::Something);
-        assert_eq!((outlet.pass(one(3)), outlet.is_empty(), outlet.held_up()), (Passed::Something, false, 1));
+        assert_eq!(outlet.pass(|_| 1), PassResult::Nothing);
+        assert_eq!(outlet.pass(one(2)), PassResult::Something);
+        assert_eq!(
+            (outlet.pass(one(3)), outlet.is_empty(), outlet.held_up()),
+            (PassResult::Something, false, 1)
+        );
         let never = |_: &mut Batch| unreachable!("something waits");
-        assert_eq!((outlet.pass(never), outlet.held_up()), (Passed::Something, 1));
+        assert_eq!((outlet.pass(never), outlet.held_up()), (PassResult::Something, 1));
         let came = queue.recv().unwrap();
         assert_eq!((came.port, came.now_ns, came.batch.len()), (3, 2, 1));
-        assert_eq!((outlet.pass(never), outlet.is_empty()), (Passed::Something, true));
+        assert_eq!((outlet.pass(never), outlet.is_empty()), (PassResult::Something, true));
         assert_eq!(queue.recv().unwrap().now_ns, 3);
         drop(queue);
-        assert_eq!(outlet.pass(one(4)), Passed::Ended);
+        assert_eq!(outlet.pass(one(4)), PassResult::Ended);
     }
 
     #[test]

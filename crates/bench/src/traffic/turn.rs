@@ -6,12 +6,12 @@ use kaido_engine::{Batch, Frame, PoolCache};
 
 use super::OpenPort;
 use super::line::{Line, send};
-use crate::generator::{Compiled, Generator};
+use crate::generator::{CompiledTraffic, Generator};
 use crate::result::Volume;
 
 /// A port with its generator.
 #[derive(Debug)]
-pub struct Turn {
+pub struct PortTurn {
     line: Line,
     generator: Generator,
     /// Made, but not yet taken by the port.
@@ -21,9 +21,9 @@ pub struct Turn {
     failed: u64,
 }
 
-impl Turn {
+impl PortTurn {
     /// The port of number `port` in the traffic, which alone sends its streams.
-    pub fn new(line: Line, compiled: &Arc<Compiled>, port: usize) -> Self {
+    pub fn new(line: Line, compiled: &Arc<CompiledTraffic>, port: usize) -> Self {
         let generator = Generator::new(compiled, port, (0, 1), line.open.pool, line.open.memory);
         Self { line, generator, waiting: Batch::new(), aside: Batch::new(), failed: 0 }
     }

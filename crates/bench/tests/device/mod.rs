@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kaido_bench::generator::{Compiled, FrameMemory, Generator};
-use kaido_bench::oracle::{Bearers, Outer, Rule, Side, Tag};
+use kaido_bench::generator::{CompiledTraffic, FrameMemory, Generator};
+use kaido_bench::oracle::{Bearers, OuterFields, Rule, Side, Tag};
 use kaido_bench::preset::{Preset, Transport};
-use kaido_bench::receive::{JudgeSettings, Receiver, SentBy};
+use kaido_bench::receive::{JudgeSettings, Receiver, SentShare};
 use kaido_bench::result::{ClockCosts, RunResult};
 use kaido_bench::session::establishment;
 use kaido_bench::stream::{
@@ -15,7 +15,9 @@ use kaido_bench::stream::{
 };
 use kaido_bench::{Direction, Shape};
 use kaido_engine::port::MemoryWire;
-use kaido_engine::{Batch, FramePool, KernelPath, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
+use kaido_engine::{
+    Batch, FramePool, KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings,
+};
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
@@ -60,7 +62,7 @@ pub(crate) fn bearers(outer_ipv6: bool, ue_ipv6: bool, tags: [&[Tag]; 2]) -> Bea
         server: pick(ue_ipv6, "8.8.8.8", "2001:db8:8::8"),
         access: side(0, "access"),
         core: side(1, "core"),
-        outer: Outer::default(),
+        outer: OuterFields::default(),
         shape: Shape::Plain,
     }
 }
@@ -149,7 +151,7 @@ impl Device {
         let peers = (0..bearers.peers).map(|peer| (N3, bearers.peer(peer), BENCH[0]));
         let routers = [(N6, ip("10.100.6.2"), BENCH[1]), (N6, ip("fd00:6::2"), BENCH[1])];
         for (port, address, mac) in peers.chain(routers) {
-            routes.set_neighbour(Wanted { port, address }, Some(mac));
+            routes.set_neighbour(NeighbourRequest { port, address }, Some(mac));
         }
         let path = Path::new(&node, routes.next_hops()).unwrap();
         let wires = [MemoryWire::new(), MemoryWire::new()];
@@ -196,7 +198,7 @@ fn tagged(bearers: &Bearers, side: &Side, port: usize, frame: &[u8]) -> Vec<u8> 
 
 /// Sends traffic through the user plane of some bearers, lets `doctor` change what came out, and has it judged.
 pub(crate) fn pass(bearers: &Bearers, traffic: &Traffic, doctor: impl FnOnce(&mut Vec<Came>)) -> RunResult {
-    let compiled = Arc::new(Compiled::new(traffic).unwrap());
+    let compiled = Arc::new(CompiledTraffic::new(traffic).unwrap());
     let pool = FramePool::leak(64).unwrap();
     let mut cache = pool.cache();
     let mut device = Device::new(bearers);
@@ -226,9 +228,11 @@ pub(crate) fn pass(bearers: &Bearers, traffic: &Traffic, doctor: impl FnOnce(&mu
     for (port, frame, time_ns) in &came {
         receiver.arrive(*port, frame, *time_ns);
     }
-    let sent: Vec<SentBy> = generators
+    let sent: Vec<SentShare> = generators
         .iter()
-        .flat_map(|generator| generator.sent().map(|(stream, volume)| SentBy { stream, worker: 0, volume }))
+        .flat_map(|generator| {
+            generator.sent().map(|(stream, volume)| SentShare { stream, worker: 0, volume })
+        })
         .collect();
     receiver.finish(&sent, now_ns, ClockCosts::default()).0
 }

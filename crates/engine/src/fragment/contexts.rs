@@ -62,7 +62,7 @@ impl FragmentKey {
 
 /// Where a piece lies in its packet, in octets of the packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FragmentRange {
     /// Where it begins.
     pub offset: u32,
     /// How long it is.
@@ -71,7 +71,7 @@ pub struct Place {
     pub more: bool,
 }
 
-impl Place {
+impl FragmentRange {
     const fn end(self) -> u32 {
         self.offset + self.len
     }
@@ -95,7 +95,7 @@ pub enum Outcome<P, R> {
 
 /// Pieces that go on.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Passing<P> {
+pub struct ForwardedFragments<P> {
     /// Ports of the packet they are of.
     pub ports: (u16, u16),
     /// The piece that came.
@@ -173,7 +173,7 @@ impl<P> Contexts<P> {
     pub fn collect(
         &mut self,
         key: FragmentKey,
-        place: Place,
+        place: FragmentRange,
         piece: P,
         now: Instant,
         same: impl FnOnce(&P, &P) -> bool,
@@ -205,11 +205,11 @@ impl<P> Contexts<P> {
     pub fn follow(
         &mut self,
         key: FragmentKey,
-        place: Place,
+        place: FragmentRange,
         ports: Option<(u16, u16)>,
         piece: P,
         now: Instant,
-    ) -> Outcome<P, Passing<P>> {
+    ) -> Outcome<P, ForwardedFragments<P>> {
         match self.admit(key, place, now) {
             None => {}
             Some(DropReason::FragmentOverlap) => return self.reject(key, piece),
@@ -230,7 +230,7 @@ impl<P> Contexts<P> {
         if context.end == Some(context.octets) {
             self.end(&key);
         }
-        Outcome::Ready(Passing { ports, piece, behind })
+        Outcome::Ready(ForwardedFragments { ports, piece, behind })
     }
 
     /// Ends what has waited too long.
@@ -253,7 +253,7 @@ impl<P> Contexts<P> {
     }
 
     /// Enters a piece's place into the context of its packet, which begins if there is none; or says why not.
-    fn admit(&mut self, key: FragmentKey, place: Place, now: Instant) -> Option<DropReason> {
+    fn admit(&mut self, key: FragmentKey, place: FragmentRange, now: Instant) -> Option<DropReason> {
         self.expire(now);
         if !place.is_possible() {
             return Some(DropReason::FragmentInvalid);
@@ -281,7 +281,13 @@ impl<P> Contexts<P> {
     }
 
     /// Whether a repeated piece says the same as the one that waits.
-    fn is_same(&self, key: &FragmentKey, place: Place, piece: &P, same: impl FnOnce(&P, &P) -> bool) -> bool {
+    fn is_same(
+        &self,
+        key: &FragmentKey,
+        place: FragmentRange,
+        piece: &P,
+        same: impl FnOnce(&P, &P) -> bool,
+    ) -> bool {
         let waiting = self.contexts.get(key).map(|context| &context.waiting[..]).unwrap_or_default();
         let kept = waiting.iter().find(|(offset, _)| *offset == place.offset);
         kept.is_some_and(|(_, kept)| same(kept, piece))
@@ -368,7 +374,7 @@ impl<P> Contexts<P> {
 }
 
 impl<P> Context<P> {
-    fn fit(&self, place: Place) -> Fit {
+    fn fit(&self, place: FragmentRange) -> Fit {
         let at = self.seen.partition_point(|(offset, _)| *offset < place.offset);
         if self.seen.get(at) == Some(&(place.offset, place.end()))
             && (place.more || self.end == Some(place.end()))

@@ -16,14 +16,14 @@ use std::net::IpAddr;
 use kaido_wire::{IpProtocol, ipv4, ipv6};
 
 pub use self::assemble::assemble;
-pub use self::contexts::{Contexts, FragmentKey, Limits, Outcome, Passing, Place};
+pub use self::contexts::{Contexts, ForwardedFragments, FragmentKey, FragmentRange, Limits, Outcome};
 pub use self::split::{SplitFault, split, split_v4_allowed};
 
 /// What the headers of a fragment say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FragmentInfo {
     /// Where its data lies.
-    pub place: Place,
+    pub place: FragmentRange,
     /// Source of its packet.
     pub src: IpAddr,
     /// Destination of its packet.
@@ -36,7 +36,7 @@ pub struct Found {
     pub header_len: usize,
 }
 
-impl Found {
+impl FragmentInfo {
     /// Reads the fragment that `first` begins with; `None` for what is none.
     pub fn read(first: &[u8]) -> Option<Self> {
         match first.first()? >> 4 {
@@ -46,7 +46,7 @@ impl Found {
                 let header_len = usize::from(header.header_len);
                 let len = u32::from(header.total_len) - u32::from(header.header_len);
                 Some(Self {
-                    place: Place { offset: fragment.offset.into(), len, more: fragment.more },
+                    place: FragmentRange { offset: fragment.offset.into(), len, more: fragment.more },
                     src: header.src.into(),
                     dst: header.dst.into(),
                     protocol: header.protocol.0,
@@ -60,7 +60,7 @@ impl Found {
                 let header_len = fragment_header_at(first)? + FRAGMENT_HEADER_LEN;
                 let len = header.total_len.checked_sub(u32::try_from(header_len).ok()?)?;
                 Some(Self {
-                    place: Place { offset: fragment.offset.into(), len, more: fragment.more },
+                    place: FragmentRange { offset: fragment.offset.into(), len, more: fragment.more },
                     src: header.src.into(),
                     dst: header.dst.into(),
                     protocol: 0,

@@ -149,21 +149,21 @@ impl Frame {
         Some(self.data_mut())
     }
 
-    /// Exchanges what stands before a packet, in one step: takes `front` bytes off, keeps `keep` of what
+    /// Exchanges what stands before a packet, in one step: takes `strip` bytes off, keeps `keep` of what
     /// follows, and makes `ROOM` bytes in front of them. Returns the room, and as much of the packet as is in
     /// the first segment.
     ///
     /// `None`, and nothing has changed, when the packet is shorter, when there is no room, and when a chain
     /// would have to be cut.
     #[inline(always)]
-    pub fn exchange_front<const ROOM: usize>(
+    pub fn rewrite_head<const ROOM: usize>(
         &mut self,
-        front: usize,
+        strip: usize,
         keep: usize,
     ) -> Option<(&mut [u8; ROOM], &mut [u8])> {
         const { assert!(ROOM < FrameSize::ALL[0].bytes()) };
-        let packet_at = usize::from(self.head) + front;
-        let mut first = usize::from(self.len).checked_sub(front)?;
+        let packet_at = usize::from(self.head) + strip;
+        let mut first = usize::from(self.len).checked_sub(strip)?;
         if self.chained != 0 {
             if keep != first + self.chained as usize {
                 return None;

@@ -70,7 +70,7 @@ impl Frame {
     /// Has the line fetched, to be written, that holds the byte `before` bytes ahead of the packet: where a header is going to begin
     /// that is put on. Another core may have written there last.
     #[inline(always)]
-    pub fn prefetch_write_front(&self, before: usize) {
+    pub fn prefetch_write_head(&self, before: usize) {
         ask(self.begin().wrapping_sub(before), Hint::Write);
     }
 

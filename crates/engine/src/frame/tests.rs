@@ -56,7 +56,7 @@ fn a_frame_is_occupied_where_it_is_asked_to_be() {
         assert_eq!((frame.data(), frame.is_chained()), (&b"somebody"[..], false));
         assert_eq!(pool.free_frames(), 15);
         frame.prefetch_write(4);
-        frame.prefetch_write_front(8);
+        frame.prefetch_write_head(8);
         let end = pool.frame_size().bytes();
         assert!(!frame.occupy(end - 7, 8));
         assert!(frame.occupy(end - 8, 8));
@@ -93,20 +93,20 @@ fn what_stands_before_a_packet_is_exchanged_in_one_step() {
     let pool = pool();
     let mut frame = pool.allocate().unwrap();
     assert!(frame.set(b"outer-inner, padding"));
-    assert!(frame.exchange_front::<0>(6, 15).is_none(), "longer than the packet");
-    assert!(frame.exchange_front::<{ HEADROOM + 7 }>(6, 5).is_none(), "more than the headroom");
+    assert!(frame.rewrite_head::<0>(6, 15).is_none(), "longer than the packet");
+    assert!(frame.rewrite_head::<{ HEADROOM + 7 }>(6, 5).is_none(), "more than the headroom");
     assert_eq!(frame.data(), b"outer-inner, padding");
-    let (room, packet) = frame.exchange_front::<2>(6, 5).unwrap();
+    let (room, packet) = frame.rewrite_head::<2>(6, 5).unwrap();
     assert_eq!(packet, b"inner");
     *room = *b"x:";
     assert_eq!(frame.data(), b"x:inner");
-    frame.exchange_front::<{ HEADROOM + 6 }>(2, 5).unwrap();
+    frame.rewrite_head::<{ HEADROOM + 6 }>(2, 5).unwrap();
     assert_eq!((frame.headroom(), frame.packet_len()), (0, HEADROOM + 11));
 
     let mut chain = Frame::from_slice(&[7; 9000], || pool.allocate()).unwrap();
-    assert!(chain.exchange_front::<0>(0, 10).is_none(), "a chain stays as it is");
+    assert!(chain.rewrite_head::<0>(0, 10).is_none(), "a chain stays as it is");
     assert_eq!(chain.packet_len(), 9000);
-    *chain.exchange_front::<3>(1000, 8000).unwrap().0 = [1; 3];
+    *chain.rewrite_head::<3>(1000, 8000).unwrap().0 = [1; 3];
     assert_eq!(chain.to_vec(), [&[1; 3][..], &[7; 8000]].concat());
 }
 

@@ -11,14 +11,14 @@ use super::watcher::{AddressHook, PortIndexes};
 use super::wire::Message;
 use super::{NetlinkError, neighbour, route};
 use crate::port::PortId;
-use crate::routes::{Route, Routes, Wanted};
+use crate::routes::{NeighbourRequest, Route, Routes};
 
 /// Stale neighbours asked for at a time; the rest have their turn a second later.
 const REFRESH_BATCH: usize = 64;
 
 /// A neighbour that the kernel knows.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KernelNeighbour {
     ifindex: u32,
     /// Since when it is stale, or when we last asked for it.
     stale_since: Option<Instant>,
@@ -26,14 +26,14 @@ struct Known {
 
 /// Neighbours that need no asking, shared between the threads of the watcher.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Neighbours(Arc<Mutex<HashMap<Wanted, Known>>>);
+pub(super) struct Neighbours(Arc<Mutex<HashMap<NeighbourRequest, KernelNeighbour>>>);
 
 impl Neighbours {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, Known>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<NeighbourRequest, KernelNeighbour>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_known(&self, wanted: &Wanted) -> bool {
+    pub(super) fn is_known(&self, wanted: &NeighbourRequest) -> bool {
         self.lock().contains_key(wanted)
     }
 }
@@ -158,11 +158,11 @@ impl Mirror {
     }
 
     fn read_neighbours(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
-        let mut gone: HashSet<Wanted> = self.neighbours.lock().keys().copied().collect();
+        let mut gone: HashSet<NeighbourRequest> = self.neighbours.lock().keys().copied().collect();
         for entry in neighbour::dump(socket)? {
             self.set_neighbour(&entry);
             if let Some(port) = self.port(entry.ifindex).filter(|_| entry.mac.is_some()) {
-                gone.remove(&Wanted { port, address: entry.address });
+                gone.remove(&NeighbourRequest { port, address: entry.address });
             }
         }
         for neighbour in gone {
@@ -174,12 +174,12 @@ impl Mirror {
 
     fn set_neighbour(&mut self, entry: &neighbour::Entry) {
         let Some(port) = self.port(entry.ifindex) else { return };
-        let neighbour = Wanted { port, address: entry.address };
+        let neighbour = NeighbourRequest { port, address: entry.address };
         let mut known = self.neighbours.lock();
         match entry.mac {
             Some(_) => {
                 let stale_since = entry.is_stale.then(Instant::now);
-                known.insert(neighbour, Known { ifindex: entry.ifindex, stale_since });
+                known.insert(neighbour, KernelNeighbour { ifindex: entry.ifindex, stale_since });
             }
             None => {
                 known.remove(&neighbour);

@@ -18,7 +18,7 @@ use super::mirror::{Mirror, Neighbours};
 use super::socket::{Read, Socket};
 use super::{NetlinkError, neighbour};
 use crate::port::PortId;
-use crate::routes::{Routes, Wanted};
+use crate::routes::{NeighbourRequest, Routes};
 
 /// Tables are read again at most this often, so that a storm of changes does not keep us busy.
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
@@ -95,7 +95,7 @@ impl RouteWatcher {
     /// [`NetlinkError`] when the tables cannot be read.
     pub fn start(
         routes: Arc<Routes>,
-        wanted: Receiver<Wanted>,
+        wanted: Receiver<NeighbourRequest>,
         ports: Vec<(PortId, u32)>,
     ) -> Result<Self, NetlinkError> {
         Self::start_with(routes, wanted, ports, WatchSettings::default())
@@ -107,7 +107,7 @@ impl RouteWatcher {
     /// [`NetlinkError`] when the tables cannot be read.
     pub fn start_with(
         routes: Arc<Routes>,
-        wanted: Receiver<Wanted>,
+        wanted: Receiver<NeighbourRequest>,
         ports: Vec<(PortId, u32)>,
         settings: WatchSettings,
     ) -> Result<Self, NetlinkError> {
@@ -120,7 +120,7 @@ impl RouteWatcher {
         let mut requests = Socket::open()?;
         let mut mirror = Mirror::new(routes, ports.clone(), settings.on_addresses);
         mirror.settle(&mut requests)?;
-        let asker = Asker {
+        let asker = NeighbourQuery {
             socket: Socket::open()?,
             ports: ports.clone(),
             neighbours: mirror.neighbours.clone(),
@@ -238,17 +238,17 @@ impl Listener {
     }
 }
 
-struct Asker {
+struct NeighbourQuery {
     socket: Socket,
     ports: PortIndexes,
     neighbours: Neighbours,
     every: Duration,
     /// When each was last asked for.
-    asked: HashMap<Wanted, Instant>,
+    asked: HashMap<NeighbourRequest, Instant>,
 }
 
-impl Asker {
-    fn run(mut self, wanted: &Receiver<Wanted>, stop: &Stop) {
+impl NeighbourQuery {
+    fn run(mut self, wanted: &Receiver<NeighbourRequest>, stop: &Stop) {
         while !stop.flag.load(Ordering::Relaxed) {
             match wanted.recv_timeout(ASK_WAKE) {
                 Ok(neighbour) => self.ask(neighbour),
@@ -259,7 +259,7 @@ impl Asker {
         }
     }
 
-    fn ask(&mut self, neighbour: Wanted) {
+    fn ask(&mut self, neighbour: NeighbourRequest) {
         // By now.
         if self.neighbours.is_known(&neighbour) {
             return;

@@ -18,7 +18,7 @@ struct Address([u8; ADDRESS_MAX]);
 
 /// A datagram that came.
 #[derive(Clone, Copy, Debug)]
-struct Came {
+struct ReceivedDatagram {
     from: Option<SocketAddr>,
     len: usize,
 }
@@ -29,7 +29,7 @@ pub struct DatagramRooms {
     /// Octets of a room.
     room: usize,
     rooms: Box<[u8]>,
-    came: ArrayVec<Came, BATCH_MAX>,
+    came: ArrayVec<ReceivedDatagram, BATCH_MAX>,
 }
 
 impl DatagramRooms {
@@ -76,7 +76,10 @@ impl DatagramRooms {
         };
         let received = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
         for (message, address) in messages.iter().zip(&addresses).take(received) {
-            self.came.push(Came { from: read(&address.0), len: (message.msg_len as usize).min(self.room) });
+            self.came.push(ReceivedDatagram {
+                from: read(&address.0),
+                len: (message.msg_len as usize).min(self.room),
+            });
         }
         Ok(received)
     }

@@ -26,7 +26,7 @@ pub use packet::{PacketDrops, PacketPort, UdpEndpoints, UdpSink, hear_own_groups
 pub use pcap::{PcapError, PcapFormat, PcapPacket, PcapPort, PcapReader, PcapWriter};
 pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};
-pub use vlan::{Strangers, VlanPort, vlan_ports};
+pub use vlan::{UnclaimedFrames, VlanPort, vlan_ports};
 #[cfg(not(any(loom, shuttle)))]
 pub use xdp::{NoKernel, RingOwner, RingPeer, SharedXdp, XdpOptions, XdpPool, XdpPort, ring_port};
 
@@ -35,7 +35,7 @@ use std::os::fd::BorrowedFd;
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
-use crate::shared::{Claimed, Shared};
+use crate::shared::{ClaimedBlock, Shared};
 
 /// A port's number within the node: its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +89,7 @@ pub trait Port: Send {
     }
 
     /// Packets that were received for other workers since the last call: this one had work, though it sees none of them.
-    fn handed_over(&mut self) -> usize {
+    fn handoffs(&mut self) -> usize {
         0
     }
 
@@ -101,7 +101,7 @@ pub trait Port: Send {
 
     /// Whether it has work that no [`readiness`](Self::readiness) tells of, such as frames that wait for room in the device, or
     /// a device that is short of frames to receive into: then the worker looks again soon.
-    fn is_unsettled(&self) -> bool {
+    fn needs_poll(&self) -> bool {
         false
     }
 
@@ -111,7 +111,7 @@ pub trait Port: Send {
     }
 
     /// Takes the block that the last `receive` claimed from a shared queue: its worker must finish it.
-    fn claimed(&mut self) -> Option<Claimed> {
+    fn claimed(&mut self) -> Option<ClaimedBlock> {
         None
     }
 

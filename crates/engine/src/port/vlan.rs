@@ -38,7 +38,7 @@ const NOBODY: u8 = u8::MAX;
 
 /// What becomes of frames that no port has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strangers {
+pub enum UnclaimedFrames {
     /// They are dropped and counted.
     Dropped,
     /// The kernel has its own copy of them: they are counted as left to it.
@@ -64,7 +64,7 @@ struct Trunk {
     waiting: Vec<Option<VecDeque<Frame>>>,
     /// What the device has received last; empty but while it is sorted.
     arrivals: Batch,
-    strangers: Strangers,
+    unclaimed: UnclaimedFrames,
     /// Frames that no port has and that were not told of.
     unknown: u64,
 }
@@ -77,7 +77,7 @@ struct Trunk {
 pub fn vlan_ports(
     device: Box<dyn Port>,
     vids: &[Option<u16>],
-    strangers: Strangers,
+    unclaimed: UnclaimedFrames,
 ) -> io::Result<Vec<VlanPort>> {
     debug_assert!(device.shared().is_none(), "a block of a shared queue is one port's");
     let mut places = Box::new([NOBODY; VIDS]);
@@ -102,7 +102,7 @@ pub fn vlan_ports(
         untagged: vids.iter().position(Option::is_none),
         waiting: vids.iter().map(|_| Some(VecDeque::with_capacity(WAITING_MAX))).collect(),
         arrivals: Batch::new(),
-        strangers,
+        unclaimed,
         unknown: 0,
     }));
     let ports = watches.into_iter().zip(vids).enumerate();
@@ -186,14 +186,14 @@ impl Port for VlanPort {
         }
         let mut trunk = self.trunk();
         trunk.device.losses(report);
-        if trunk.unknown > 0 && trunk.strangers == Strangers::Dropped {
+        if trunk.unknown > 0 && trunk.unclaimed == UnclaimedFrames::Dropped {
             report(DropReason::VlanUnknown, std::mem::take(&mut trunk.unknown));
         }
     }
 
     fn left_to_kernel(&mut self) -> u64 {
         let mut trunk = self.trunk();
-        if self.is_first() && trunk.strangers == Strangers::Kernels {
+        if self.is_first() && trunk.unclaimed == UnclaimedFrames::Kernels {
             return std::mem::take(&mut trunk.unknown);
         }
         0
@@ -210,8 +210,8 @@ impl Port for VlanPort {
         self.watch.as_ref().map(AsFd::as_fd)
     }
 
-    fn handed_over(&mut self) -> usize {
-        if self.is_first() { self.trunk().device.handed_over() } else { 0 }
+    fn handoffs(&mut self) -> usize {
+        if self.is_first() { self.trunk().device.handoffs() } else { 0 }
     }
 
     fn may_sleep(&mut self) -> bool {
@@ -221,8 +221,8 @@ impl Port for VlanPort {
         may && trunk.waiting[self.place].as_ref().is_none_or(VecDeque::is_empty)
     }
 
-    fn is_unsettled(&self) -> bool {
-        self.is_first() && self.trunk().device.is_unsettled()
+    fn needs_poll(&self) -> bool {
+        self.is_first() && self.trunk().device.needs_poll()
     }
 
     fn is_exhausted(&self) -> bool {

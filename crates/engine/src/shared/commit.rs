@@ -59,7 +59,7 @@ unsafe impl<T: Send> Sync for CommitRing<T> {}
 
 /// What finishing a block came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainResult {
     /// Blocks that left by our hand.
     pub blocks: u32,
     /// Those of them that others had finished.
@@ -113,7 +113,7 @@ impl<T> CommitRing<T> {
         context: &mut C,
         leave: impl FnMut(&mut C, &mut Vec<T>),
         flush: impl FnMut(&mut C),
-    ) -> Drained {
+    ) -> DrainResult {
         let slot = self.slot(block.start());
         // Acquire: the drainer of the block that was here before is done with the output.
         let free = slot.state.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl<T> CommitRing<T> {
         slot.state.store(block.len(), Ordering::Release);
         // AcqRel: our slot is seen by the drainer who reads the count; and we, if elected, see what the last one did.
         if self.drain.0.finished.fetch_add(1, Ordering::AcqRel) > 0 {
-            return Drained::default();
+            return DrainResult::default();
         }
         self.drain(block.start(), context, leave, flush)
     }
@@ -136,8 +136,8 @@ impl<T> CommitRing<T> {
         context: &mut C,
         mut leave: impl FnMut(&mut C, &mut Vec<T>),
         mut flush: impl FnMut(&mut C),
-    ) -> Drained {
-        let mut drained = Drained::default();
+    ) -> DrainResult {
+        let mut drained = DrainResult::default();
         let mut accounted = 1;
         loop {
             // Relaxed: written by drainers alone, which are in order by the election.
@@ -210,7 +210,7 @@ mod tests {
     use std::sync::Arc;
 
     use kaido_xsk::Desc;
-    use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
+    use kaido_xsk::claim::{Claim, ClaimAttempts, DescRing, SharedConsumer};
     use kaido_xsk::ring::Producer;
 
     use super::*;
@@ -231,12 +231,17 @@ mod tests {
         let mut descs = vec![Desc::default(); most];
         let head = Cell::new(ring.head());
         let view = ring.view(&head, 1);
-        let outcome = consumer.claim(&mut descs, &view, <[Desc]>::len, &mut Tries::default());
+        let outcome = consumer.claim(&mut descs, &view, <[Desc]>::len, &mut ClaimAttempts::default());
         let len = if let Claim::Block(block) = &outcome { block.len() as usize } else { 0 };
         (outcome, descs[..len].iter().map(|desc| desc.addr).collect())
     }
 
-    fn finish(ring: &CommitRing<u64>, block: Claim, mut output: Vec<u64>, left: &mut Vec<u64>) -> Drained {
+    fn finish(
+        ring: &CommitRing<u64>,
+        block: Claim,
+        mut output: Vec<u64>,
+        left: &mut Vec<u64>,
+    ) -> DrainResult {
         let Claim::Block(block) = block else { panic!("{block:?}") };
         ring.finish(block, &mut output, left, Vec::append, |_| {})
     }
@@ -251,11 +256,11 @@ mod tests {
             let (third, three) = claim(&consumer, &ring, 32);
             assert_eq!((one.len(), two.len(), three.len()), (3, 4, 3));
             let mut left = Vec::new();
-            assert_eq!(finish(&ring, third, three, &mut left), Drained::default());
+            assert_eq!(finish(&ring, third, three, &mut left), DrainResult::default());
             // A block that drops everything leaves nothing, and still is a block.
-            assert_eq!(finish(&ring, second, Vec::new(), &mut left), Drained::default());
+            assert_eq!(finish(&ring, second, Vec::new(), &mut left), DrainResult::default());
             assert_eq!(left, [0u64; 0]);
-            assert_eq!(finish(&ring, first, one, &mut left), Drained { blocks: 3, for_others: 2 });
+            assert_eq!(finish(&ring, first, one, &mut left), DrainResult { blocks: 3, for_others: 2 });
             assert_eq!(left, [0, 1, 2, 7, 8, 9]);
             assert_eq!(ring.head(), start.wrapping_add(10));
         }

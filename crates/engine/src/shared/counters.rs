@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Drained;
+use super::DrainResult;
 use crate::counters::add;
 
 macro_rules! shared_counters {
@@ -85,7 +85,7 @@ impl SharedCounters {
 }
 
 impl SharedCounters {
-    pub(crate) fn finished(&self, process_cycles: u64, commit_cycles: u64, drained: Drained) {
+    pub(crate) fn finished(&self, process_cycles: u64, commit_cycles: u64, drained: DrainResult) {
         add(&self.process_cycles, process_cycles);
         add(&self.commit_cycles, commit_cycles);
         add(&self.drained, drained.blocks.into());

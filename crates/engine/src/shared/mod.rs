@@ -22,7 +22,7 @@ mod memory;
 #[cfg(not(any(loom, shuttle)))]
 mod queue;
 
-pub use commit::{CommitRing, Drained, WindowView};
+pub use commit::{CommitRing, DrainResult, WindowView};
 pub use counters::{SharedCounters, SharedTotals};
 #[cfg(not(any(loom, shuttle)))]
 pub use memory::MemoryQueue;
@@ -115,7 +115,7 @@ pub struct Departure {
     /// The frame.
     pub frame: Frame,
     /// It leaves before others that are ready with it.
-    pub preferred: bool,
+    pub high_priority: bool,
 }
 
 /// What a worker's port of a shared queue has beside other ports.
@@ -129,7 +129,7 @@ pub struct Shared {
 
 /// A block that a port has received and its worker has not finished.
 #[derive(Debug)]
-pub struct Claimed {
+pub struct ClaimedBlock {
     pub(crate) block: Block,
     /// When it was claimed, in [`cycles`].
     pub(crate) at_cycles: u64,

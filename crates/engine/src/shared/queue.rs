@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use kaido_xsk::Desc;
-use kaido_xsk::claim::{Claim, SharedConsumer, SharedMemory, Tries, whole_packets};
+use kaido_xsk::claim::{Claim, ClaimAttempts, SharedConsumer, SharedMemory, whole_packets};
 
-use super::{BLOCK_MAX, Claimed, CommitRing, Departure, Order, Shared, SharedCounters, cycles};
+use super::{BLOCK_MAX, ClaimedBlock, CommitRing, Departure, Order, Shared, SharedCounters, cycles};
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
@@ -42,8 +42,8 @@ pub trait SharedDevice: Send + Sync {
         None
     }
 
-    /// As [`Port::is_unsettled`].
-    fn is_unsettled(&self) -> bool {
+    /// As [`Port::needs_poll`].
+    fn needs_poll(&self) -> bool {
         false
     }
 
@@ -91,7 +91,7 @@ impl<D: SharedDevice> SharedQueue<D> {
         }
     }
 
-    fn claim(&self, descs: &mut [Desc], head: &Cell<u32>, tries: &mut Tries) -> Claim {
+    fn claim(&self, descs: &mut [Desc], head: &Cell<u32>, tries: &mut ClaimAttempts) -> Claim {
         let room = descs.len();
         let cut = |descs: &[Desc]| whole_packets(descs, room);
         match &self.commit {
@@ -107,7 +107,7 @@ impl<D: SharedDevice> SharedQueue<D> {
 pub struct SharedPort<D: SharedDevice> {
     queue: Arc<SharedQueue<D>>,
     counters: Arc<SharedCounters>,
-    claimed: Option<Claimed>,
+    claimed: Option<ClaimedBlock>,
     /// When the window was found full, until a block was claimed again.
     stalled_at: Option<u64>,
     /// How far blocks had left when last seen.
@@ -129,7 +129,7 @@ impl<D: SharedDevice> Port for SharedPort<D> {
         }
         let room = batch.remaining_capacity().min(BLOCK_MAX);
         let began = cycles::now();
-        let mut tries = Tries::default();
+        let mut tries = ClaimAttempts::default();
         let claim = self.queue.claim(&mut self.descs[..room], &self.head, &mut tries);
         self.counters.tried(tries.attempts, tries.retries);
         match claim {
@@ -140,7 +140,7 @@ impl<D: SharedDevice> Port for SharedPort<D> {
                 if let Some(at) = self.stalled_at.take() {
                     self.counters.stall_ended(began.saturating_sub(at));
                 }
-                self.claimed = Some(Claimed { block, at_cycles: now });
+                self.claimed = Some(ClaimedBlock { block, at_cycles: now });
                 // SAFETY: claimed just now, and taken nowhere else.
                 unsafe { self.queue.device.take(&self.descs[..len], pool, batch) };
             }
@@ -166,8 +166,8 @@ impl<D: SharedDevice> Port for SharedPort<D> {
         self.queue.device.readiness()
     }
 
-    fn is_unsettled(&self) -> bool {
-        self.queue.device.is_unsettled()
+    fn needs_poll(&self) -> bool {
+        self.queue.device.needs_poll()
     }
 
     fn is_exhausted(&self) -> bool {
@@ -178,7 +178,7 @@ impl<D: SharedDevice> Port for SharedPort<D> {
         Some(Shared { commit: self.queue.commit.clone(), counters: Arc::clone(&self.counters) })
     }
 
-    fn claimed(&mut self) -> Option<Claimed> {
+    fn claimed(&mut self) -> Option<ClaimedBlock> {
         self.claimed.take()
     }
 }

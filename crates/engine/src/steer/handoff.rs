@@ -1,4 +1,4 @@
-//! The ring between two workers, and the bell that wakes the one that receives.
+//! The ring between two workers, and the flag that wakes the one that receives.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -166,31 +166,31 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// Whether a receiver must be woken. It hangs the bell before it looks at its rings for the last time and sleeps; a
-/// sender rings it after each [`Sender::publish`].
+/// Whether a receiver must be woken. The receiver arms the flag, checks its rings again and sleeps. A sender notifies after each
+/// [`Sender::publish`].
 ///
 /// A sequentially consistent fence stands between each side's write and its look at what the other one writes: either the sender
-/// finds the bell hung, or the receiver sees what was published before. While it does not hang the word is only read, and its
-/// cache line stays with all senders.
+/// finds the flag armed, or the receiver sees what was published before. While the flag is not armed it is only read, and its
+/// cache line stays shared by all senders.
 #[derive(Debug, Default)]
-pub struct Bell(AtomicU32);
+pub struct WakeFlag(AtomicU32);
 
-impl Bell {
-    /// A bell that is not hung.
+impl WakeFlag {
+    /// A flag that is not armed.
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
     /// The receiver is about to sleep, unless its rings turn out not to be empty.
-    pub fn hang(&self) {
+    pub fn arm(&self) {
         // No plain store: a sender's exchange comes before this one or after it, and one of them sees the other.
         self.0.swap(1, Ordering::AcqRel);
-        // Before the last look at the rings: who publishes after that look finds the bell hung.
+        // Before the last look at the rings: who publishes after that look finds the flag armed.
         fence(Ordering::SeqCst);
     }
 
     /// The receiver is awake.
-    pub fn take_down(&self) {
+    pub fn disarm(&self) {
         // No plain store: it would come between a sender's exchange and our next one, which must see it.
         self.0.swap(0, Ordering::AcqRel);
     }
@@ -198,8 +198,8 @@ impl Bell {
     /// Whether the receiver sleeps, or is about to, and nobody else wakes it: then the caller must.
     #[must_use]
     #[inline]
-    pub fn ring(&self) -> bool {
-        // After the publication: who hangs the bell after our look sees what was published.
+    pub fn notify(&self) -> bool {
+        // After the publication: who arms the flag after our look sees what was published.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
     }
@@ -268,13 +268,13 @@ mod tests {
 
     #[test]
     fn a_bell_is_rung_once_and_only_while_it_hangs() {
-        let bell = Bell::new();
-        assert!(!bell.ring());
-        bell.hang();
-        assert!(bell.ring());
-        assert!(!bell.ring());
-        bell.hang();
-        bell.take_down();
-        assert!(!bell.ring());
+        let flag = WakeFlag::new();
+        assert!(!flag.notify());
+        flag.arm();
+        assert!(flag.notify());
+        assert!(!flag.notify());
+        flag.arm();
+        flag.disarm();
+        assert!(!flag.notify());
     }
 }

@@ -4,17 +4,17 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use kaido_wire::spread::{self, SpreadBy};
+use kaido_wire::rss::{self, SpreadBy};
 
 use super::Receiver;
-use super::door::{Door, Outbox, outboxes, report_full, watch};
+use super::mailbox::{Mailbox, MailboxSender, report_full, senders, watch};
 use crate::batch::{BATCH_MAX, Batch};
-use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
+use crate::notifier::Notifier;
 use crate::pool::PoolCache;
 use crate::port::Port;
-use crate::shared::Claimed;
+use crate::shared::ClaimedBlock;
 
 /// Packets that wait for a worker in a ring, at most.
 const CAPACITY: u32 = 1024;
@@ -40,8 +40,8 @@ impl SteerRules {
     /// The worker of a frame; `own` for what is not IP.
     #[inline]
     fn worker(&self, frame: &Frame, workers: u32, own: usize) -> usize {
-        let hash = spread::spread(frame.data(), self.by, |to| self.endpoints.contains(&to));
-        hash.map_or(own, |hash| spread::target(hash, workers) as usize)
+        let hash = rss::spread(frame.data(), self.by, |to| self.endpoints.contains(&to));
+        hash.map_or(own, |hash| rss::target(hash, workers) as usize)
     }
 }
 
@@ -49,13 +49,13 @@ impl SteerRules {
 struct Stage {
     rules: SteerRules,
     /// By worker; none for this one.
-    outboxes: Vec<Option<Outbox>>,
+    senders: Vec<Option<MailboxSender>>,
     /// The last batch from the device; empty but while it is sorted.
     arrivals: Batch,
     /// What of it is this worker's and found no room yet.
     own: Batch,
     /// Packets for other workers that were not told of.
-    handed_over: usize,
+    handoffs: usize,
     /// Packets that were dropped and not told of.
     dropped: u64,
 }
@@ -66,8 +66,8 @@ pub struct SteeredPort {
     /// Its place among the workers.
     number: usize,
     stage: Option<Stage>,
-    door: Door,
-    /// Becomes readable by the device or the bell.
+    mailbox: Mailbox,
+    /// Becomes readable by the device or the notifier.
     watch: Option<OwnedFd>,
     /// Whose turn it is to be received from first: the device's or the other workers'.
     device_first: bool,
@@ -82,27 +82,27 @@ pub struct SteeredPort {
 /// When nobody receives, or there are more than 256 workers.
 pub fn steer(queues: Vec<SteerQueue>, rules: &SteerRules) -> io::Result<Vec<SteeredPort>> {
     assert!(queues.iter().any(|queue| queue.receives) && queues.len() <= 256, "workers and queues");
-    let doorbells = queues.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
+    let notifiers = queues.iter().map(|_| Notifier::new()).collect::<Result<Vec<_>, _>>()?;
     let mut inboxes: Vec<Vec<Receiver<Frame>>> = queues.iter().map(|_| Vec::new()).collect();
     let mut stages = Vec::new();
     for (number, queue) in queues.iter().enumerate() {
         let stage = queue.receives.then(|| {
-            let outboxes = outboxes(number, CAPACITY, &mut inboxes, &doorbells);
+            let senders = senders(number, CAPACITY, &mut inboxes, &notifiers);
             let (arrivals, own) = (Batch::new(), Batch::new());
-            Stage { rules: rules.clone(), outboxes, arrivals, own, handed_over: 0, dropped: 0 }
+            Stage { rules: rules.clone(), senders, arrivals, own, handoffs: 0, dropped: 0 }
         });
         stages.push(stage);
     }
-    let parts = queues.into_iter().zip(stages).zip(inboxes).zip(doorbells).enumerate();
+    let parts = queues.into_iter().zip(stages).zip(inboxes).zip(notifiers).enumerate();
     parts
-        .map(|(number, (((queue, stage), inboxes), doorbell))| {
+        .map(|(number, (((queue, stage), inboxes), notifier))| {
             let device = if stage.is_some() { queue.port.readiness() } else { None };
-            let door = Door::new(inboxes, doorbell);
+            let mailbox = Mailbox::new(inboxes, notifier);
             let watch = match device {
-                Some(device) if !door.inboxes.is_empty() => Some(watch(device, door.descriptor())?),
+                Some(device) if !mailbox.inboxes.is_empty() => Some(watch(device, mailbox.descriptor())?),
                 _ => None,
             };
-            Ok(SteeredPort { port: queue.port, number, stage, door, watch, device_first: true })
+            Ok(SteeredPort { port: queue.port, number, stage, mailbox, watch, device_first: true })
         })
         .collect()
 }
@@ -112,21 +112,21 @@ impl Stage {
     fn sort(&mut self, number: usize, pool: &mut PoolCache) {
         self.arrivals.iter().for_each(|frame| frame.prefetch(0));
         #[allow(clippy::cast_possible_truncation)] // At most 256.
-        let workers = self.outboxes.len() as u32;
+        let workers = self.senders.len() as u32;
         for frame in self.arrivals.drain(..) {
             let worker = self.rules.worker(&frame, workers, number);
-            match &mut self.outboxes[worker] {
+            match &mut self.senders[worker] {
                 None => self.own.push(frame),
-                Some(outbox) => {
-                    self.handed_over += 1;
-                    if let Err(frame) = outbox.put(frame) {
+                Some(sender) => {
+                    self.handoffs += 1;
+                    if let Err(frame) = sender.put(frame) {
                         self.dropped += 1;
                         pool.release(frame);
                     }
                 }
             }
         }
-        self.outboxes.iter_mut().flatten().for_each(Outbox::publish);
+        self.senders.iter_mut().flatten().for_each(MailboxSender::publish);
     }
 }
 
@@ -136,7 +136,7 @@ impl SteeredPort {
         if stage.own.is_empty() && !batch.is_full() {
             self.port.receive(pool, &mut stage.arrivals);
             // A block of a queue that others send by; what is steered leaves in no order with the rest of it.
-            let _: Option<Claimed> = self.port.claimed();
+            let _: Option<ClaimedBlock> = self.port.claimed();
             stage.sort(self.number, pool);
         }
         let room = batch.remaining_capacity().min(stage.own.len());
@@ -144,7 +144,7 @@ impl SteeredPort {
     }
 
     fn receive_from_workers(&mut self, batch: &mut Batch) {
-        for inbox in &mut self.door.inboxes {
+        for inbox in &mut self.mailbox.inboxes {
             inbox.take(batch.remaining_capacity(), |frame| batch.push(frame));
         }
     }
@@ -152,7 +152,7 @@ impl SteeredPort {
 
 impl Port for SteeredPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
-        self.door.awake();
+        self.mailbox.awake();
         if self.device_first {
             self.receive_from_device(pool, batch);
             self.receive_from_workers(batch);
@@ -185,22 +185,22 @@ impl Port for SteeredPort {
             (Some(watch), _) => Some(watch.as_fd()),
             // Nobody hands anything over to it, or the device must be polled.
             (None, Some(_)) => self.port.readiness(),
-            (None, None) => Some(self.door.descriptor()),
+            (None, None) => Some(self.mailbox.descriptor()),
         }
     }
 
-    fn handed_over(&mut self) -> usize {
-        self.stage.as_mut().map_or(0, |stage| std::mem::take(&mut stage.handed_over))
+    fn handoffs(&mut self) -> usize {
+        self.stage.as_mut().map_or(0, |stage| std::mem::take(&mut stage.handoffs))
     }
 
     fn may_sleep(&mut self) -> bool {
-        let nothing_handed = self.door.may_sleep();
+        let nothing_handed = self.mailbox.may_sleep();
         let nothing_own = self.stage.as_ref().is_none_or(|stage| stage.own.is_empty());
         nothing_own && nothing_handed && self.port.may_sleep()
     }
 
-    fn is_unsettled(&self) -> bool {
-        self.port.is_unsettled()
+    fn needs_poll(&self) -> bool {
+        self.port.needs_poll()
     }
 }
 

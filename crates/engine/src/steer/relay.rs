@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   worker 0: function ─▶ the device ◀─ what waits in the rings, each round
-//!   worker 1: function ─▶ bounded ring ──╯  ╰─ bell, when worker 0 sleeps
+//!   worker 1: function ─▶ bounded ring ──╯  ╰─ notify, when worker 0 sleeps
 //! ```
 //!
 //! Where a device cannot be opened once for each worker, the first worker receives from it, and the others have a port that
@@ -11,10 +11,10 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::door::{Door, Outbox, report_full, watch};
+use super::mailbox::{Mailbox, MailboxSender, report_full, watch};
 use crate::batch::{BATCH_MAX, Batch};
-use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
+use crate::notifier::Notifier;
 use crate::pool::PoolCache;
 use crate::port::Port;
 
@@ -24,8 +24,8 @@ const CAPACITY: u32 = 1024;
 /// The port of the worker that has the device.
 struct OwnerPort {
     device: Box<dyn Port>,
-    door: Door,
-    /// Becomes readable by the device or the bell; `None` when the device must be polled.
+    mailbox: Mailbox,
+    /// Becomes readable by the device or the notifier; `None` when the device must be polled.
     watch: Option<OwnedFd>,
     /// What is sent for others; empty but while it is.
     passing: Batch,
@@ -37,7 +37,7 @@ struct OwnerPort {
 
 /// The port of a worker that sends through the owner.
 struct SenderPort {
-    outbox: Outbox,
+    sender: MailboxSender,
     dropped: u64,
 }
 
@@ -49,16 +49,16 @@ pub fn relay(device: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Po
     if workers <= 1 {
         return Ok(vec![device]);
     }
-    let doorbell = Doorbell::new()?;
+    let notifier = Notifier::new()?;
     let (mut inboxes, mut senders) = (Vec::new(), Vec::<Box<dyn Port>>::new());
     for _ in 1..workers {
-        let (outbox, end) = Outbox::new(CAPACITY, &doorbell);
+        let (sender, end) = MailboxSender::new(CAPACITY, &notifier);
         inboxes.push(end);
-        senders.push(Box::new(SenderPort { outbox, dropped: 0 }));
+        senders.push(Box::new(SenderPort { sender, dropped: 0 }));
     }
-    let door = Door::new(inboxes, doorbell);
-    let watch = device.readiness().map(|fd| watch(fd, door.descriptor())).transpose()?;
-    let owner = OwnerPort { device, door, watch, passing: Batch::new(), passed: 0, refused: (0, 0) };
+    let mailbox = Mailbox::new(inboxes, notifier);
+    let watch = device.readiness().map(|fd| watch(fd, mailbox.descriptor())).transpose()?;
+    let owner = OwnerPort { device, mailbox, watch, passing: Batch::new(), passed: 0, refused: (0, 0) };
     let mut ports: Vec<Box<dyn Port>> = vec![Box::new(owner)];
     ports.append(&mut senders);
     Ok(ports)
@@ -67,7 +67,7 @@ pub fn relay(device: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Po
 impl OwnerPort {
     /// Sends what others have handed over: a batch of each.
     fn pass_on(&mut self, pool: &mut PoolCache) {
-        for inbox in &mut self.door.inboxes {
+        for inbox in &mut self.mailbox.inboxes {
             self.passed += inbox.take(BATCH_MAX, |frame| self.passing.push(frame));
             if self.passing.is_empty() {
                 continue;
@@ -81,7 +81,7 @@ impl OwnerPort {
 
 impl Port for OwnerPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
-        self.door.awake();
+        self.mailbox.awake();
         self.pass_on(pool);
         self.device.receive(pool, batch);
     }
@@ -108,16 +108,16 @@ impl Port for OwnerPort {
         self.watch.as_ref().map(std::os::fd::AsFd::as_fd)
     }
 
-    fn handed_over(&mut self) -> usize {
-        std::mem::take(&mut self.passed) + self.device.handed_over()
+    fn handoffs(&mut self) -> usize {
+        std::mem::take(&mut self.passed) + self.device.handoffs()
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.door.may_sleep() && self.device.may_sleep()
+        self.mailbox.may_sleep() && self.device.may_sleep()
     }
 
-    fn is_unsettled(&self) -> bool {
-        self.device.is_unsettled()
+    fn needs_poll(&self) -> bool {
+        self.device.needs_poll()
     }
 
     fn is_exhausted(&self) -> bool {
@@ -130,12 +130,12 @@ impl Port for SenderPort {
 
     fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
         for frame in batch.drain(..) {
-            if let Err(frame) = self.outbox.put(frame) {
+            if let Err(frame) = self.sender.put(frame) {
                 self.dropped += 1;
                 pool.release(frame);
             }
         }
-        self.outbox.publish();
+        self.sender.publish();
         0
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
-    FramePool, KernelPath, PortId, PortTotals, Route, Routes, Wanted, Worker, WorkerCounters, WorkerSettings,
+    FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker, WorkerCounters,
+    WorkerSettings,
 };
 use kaido_upf::control::Upf;
 use kaido_upf::node::NodeSettings;
@@ -37,7 +38,7 @@ impl Site {
             (N6, "10.100.6.2", DN_MAC),
             (N6, "fd00:6::2", DN_MAC),
         ] {
-            routes.set_neighbour(Wanted { port, address: ip(address) }, Some(mac));
+            routes.set_neighbour(NeighbourRequest { port, address: ip(address) }, Some(mac));
         }
         Self { upf: Some(upf), pool, routes }
     }

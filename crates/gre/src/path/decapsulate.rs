@@ -5,15 +5,15 @@ use kaido_wire::checksum::update_u16;
 use kaido_wire::{EtherType, ecn, ethernet, gre};
 
 use super::Gre;
-use crate::parse::Tunnelled;
-use crate::rules::{Propagation, Way};
+use crate::parse::TunnelPacket;
+use crate::rules::{ForwardingMode, Propagation};
 
 impl Gre {
     pub(super) fn decapsulate(
         &mut self,
-        (ttl, dscp, way): (Propagation, Propagation, Way),
+        (ttl, dscp, forward): (Propagation, Propagation, ForwardingMode),
         port: PortId,
-        outer: &Tunnelled,
+        outer: &TunnelPacket,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
@@ -21,7 +21,7 @@ impl Gre {
         frame.truncate(outer.link_len + outer.packet_len);
         if protocol == gre::TRANSPARENT_ETHERNET {
             return match take_frame(&mut frame, outer) {
-                true => self.across(port, frame, out),
+                true => self.peer_port(port, frame, out),
                 false => out.drop(port, frame, DropReason::InnerMalformed),
             };
         }
@@ -35,9 +35,9 @@ impl Gre {
         if let Err(reason) = changed.and_then(|packet| change.apply(protocol, packet)) {
             return out.drop(port, frame, reason);
         }
-        match way {
+        match forward {
             // Only IP can be routed; what else a rule may take off is not.
-            Way::Routed if protocol == EtherType::IPV4 || protocol == EtherType::IPV6 => {
+            ForwardingMode::Route if protocol == EtherType::IPV4 || protocol == EtherType::IPV6 => {
                 if frame.strip(offset) {
                     self.route(port, frame, out);
                 } else {
@@ -45,7 +45,7 @@ impl Gre {
                 }
             }
             _ if move_link(&mut frame, outer.link_len, outer.outer_len, protocol) => {
-                self.across(port, frame, out);
+                self.peer_port(port, frame, out);
             }
             _ => out.drop(port, frame, DropReason::InnerMalformed),
         }
@@ -65,7 +65,7 @@ fn move_link(frame: &mut Frame, link_len: usize, outer_len: usize, protocol: Eth
 }
 
 /// Leaves the Ethernet frame that was in the tunnel. Tags of the outer one go with it: they say which network it is of.
-fn take_frame(frame: &mut Frame, outer: &Tunnelled) -> bool {
+fn take_frame(frame: &mut Frame, outer: &TunnelPacket) -> bool {
     let at = outer.link_len + outer.outer_len;
     let tags_len = outer.link_len - ethernet::HEADER_LEN;
     let data = frame.data_mut();

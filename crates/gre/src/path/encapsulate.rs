@@ -8,7 +8,7 @@ use kaido_wire::{Error, EtherType, GreRepr, IpProtocol, Ipv4Repr, Ipv6Repr, ecn,
 
 use super::Gre;
 use super::route::{Head, decrement_ttl};
-use crate::rules::{DontFragment, Encapsulation, Propagation, Way};
+use crate::rules::{DontFragment, Encapsulation, ForwardingMode, Propagation};
 
 /// Octets of Ethernet with the most tags.
 const LINK_MAX: usize = 14 + 16;
@@ -30,22 +30,22 @@ impl Load {
 }
 
 impl Gre {
-    /// What is no tunnel packet: into a tunnel, or across as it is.
+    /// What is no tunnel packet: into a tunnel, or out of the peer port as it is.
     pub(super) fn other(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
         let shared = self.shared.clone();
         let settings = &shared.settings;
         let head = head_of(&frame);
-        let found = settings.encapsulations.iter().position(|way| {
-            way.port == port && (way.ethernet || head.is_some()) && is_for(way, head.as_ref())
+        let found = settings.encapsulations.iter().position(|tunnel| {
+            tunnel.port == port && (tunnel.ethernet || head.is_some()) && is_for(tunnel, head.as_ref())
         });
-        let Some(at) = found else { return self.across(port, frame, out) };
+        let Some(at) = found else { return self.peer_port(port, frame, out) };
         self.counters.count(settings.rules.len() + at, frame.packet_len());
         self.encapsulate(&settings.encapsulations[at], port, head, frame, out);
     }
 
     fn encapsulate(
         &mut self,
-        way: &Encapsulation,
+        tunnel: &Encapsulation,
         port: PortId,
         head: Option<Head>,
         mut frame: Frame,
@@ -61,7 +61,7 @@ impl Gre {
             head,
         };
         load.link[..load.link_len].copy_from_slice(&frame.data()[..load.link_len]);
-        if way.ethernet {
+        if tunnel.ethernet {
             load.protocol = gre::TRANSPARENT_ETHERNET;
         } else {
             let len = load.head.map_or(0, |head| head.len);
@@ -69,25 +69,25 @@ impl Gre {
                 return out.drop(port, frame, DropReason::IpMalformed);
             }
             frame.truncate(len);
-            if way.way == Way::Routed {
+            if tunnel.forward == ForwardingMode::Route {
                 if load.head.is_some_and(|head| head.hops <= 1) {
                     return self.too_far(port, &load, frame, out);
                 }
                 decrement_ttl(frame.data_mut());
             }
         }
-        let room = self.room(way, port);
-        let overhead = overhead(way);
-        if frame.packet_len() + overhead <= room || may_cut_outer(way, load.head.as_ref()) {
-            return self.put_in(way, port, &load, frame, room, out);
+        let room = self.room(tunnel, port);
+        let overhead = overhead(tunnel);
+        if frame.packet_len() + overhead <= room || may_cut_outer(tunnel, load.head.as_ref()) {
+            return self.put_in(tunnel, port, &load, frame, room, out);
         }
-        if !way.ethernet && split_v4_allowed(frame.data()) {
+        if !tunnel.ethernet && split_v4_allowed(frame.data()) {
             for part in self.cut(port, frame, room.saturating_sub(overhead), out) {
-                self.put_in(way, port, &load, part, room, out);
+                self.put_in(tunnel, port, &load, part, room, out);
             }
             return;
         }
-        match load.head.filter(|_| !way.ethernet) {
+        match load.head.filter(|_| !tunnel.ethernet) {
             Some(head) => {
                 let kind = IcmpError::TooBig(room.saturating_sub(overhead));
                 self.send_icmp_error(port, kind, &head, Some(load.link()), frame, out);
@@ -105,11 +105,11 @@ impl Gre {
         }
     }
 
-    /// What the way to the tunnel's far end takes.
-    fn room(&mut self, way: &Encapsulation, port: PortId) -> usize {
-        let to = match way.way {
-            Way::Across => self.ports.get(port.index()).and_then(|port| port.across),
-            Way::Routed => match self.next_hops.resolve(way.remote) {
+    /// MTU towards the tunnel's remote end.
+    fn room(&mut self, tunnel: &Encapsulation, port: PortId) -> usize {
+        let to = match tunnel.forward {
+            ForwardingMode::PeerPort => self.ports.get(port.index()).and_then(|port| port.peer_port),
+            ForwardingMode::Route => match self.next_hops.resolve(tunnel.remote) {
                 kaido_engine::Resolution::Ready(hop) => Some(hop.port),
                 _ => None,
             },
@@ -120,62 +120,63 @@ impl Gre {
     /// Puts the outer headers before a packet and sends it, in pieces if it must be.
     fn put_in(
         &mut self,
-        way: &Encapsulation,
+        tunnel: &Encapsulation,
         port: PortId,
         load: &Load,
         mut frame: Frame,
         room: usize,
         out: &mut Output<'_>,
     ) {
-        if let Err(error) = self.put_outer(way, load, &mut frame) {
+        if let Err(error) = self.put_outer(tunnel, load, &mut frame) {
             let reason = if error == Error::Range { DropReason::TooBig } else { DropReason::NoHeadroom };
             return out.drop(port, frame, reason);
         }
         if frame.packet_len() <= room {
-            return self.leave(way, port, load, frame, out);
+            return self.leave(tunnel, port, load, frame, out);
         }
         for part in self.cut(port, frame, room, out) {
-            self.leave(way, port, load, part, out);
+            self.leave(tunnel, port, load, part, out);
         }
     }
 
     fn leave(
         &mut self,
-        way: &Encapsulation,
+        tunnel: &Encapsulation,
         port: PortId,
         load: &Load,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
-        if way.way == Way::Routed {
-            return self.send(port, way.remote, frame, out);
+        if tunnel.forward == ForwardingMode::Route {
+            return self.send(port, tunnel.remote, frame, out);
         }
-        let Some(front) = frame.prepend(load.link_len) else {
+        let Some(head) = frame.prepend(load.link_len) else {
             return out.drop(port, frame, DropReason::NoHeadroom);
         };
-        let link = &mut front[..load.link_len];
+        let link = &mut head[..load.link_len];
         link.copy_from_slice(load.link());
-        let ethertype = if way.remote.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+        let ethertype = if tunnel.remote.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
         link[load.link_len - 2..].copy_from_slice(&ethertype.0.to_be_bytes());
-        self.across(port, frame, out);
+        self.peer_port(port, frame, out);
     }
 
-    fn put_outer(&self, way: &Encapsulation, load: &Load, frame: &mut Frame) -> Result<(), Error> {
+    fn put_outer(&self, tunnel: &Encapsulation, load: &Load, frame: &mut Frame) -> Result<(), Error> {
         let header =
-            GreRepr { protocol: load.protocol, checksum: way.checksum, key: way.key, sequence: None };
+            GreRepr { protocol: load.protocol, checksum: tunnel.checksum, key: tunnel.key, sequence: None };
         header.emit(frame.prepend(header.len()).ok_or(Error::Truncated)?)?;
-        if way.checksum {
+        if tunnel.checksum {
             let sum = !gre::sum_of(frame.segments());
             frame.data_mut()[gre::HEADER_LEN..gre::HEADER_LEN + 2].copy_from_slice(&sum.to_be_bytes());
         }
         let inner = load.head.as_ref();
-        let hops = inner.filter(|_| way.ttl == Propagation::Uniform).map_or(way.hops, |head| head.hops);
-        let dscp = inner.filter(|_| way.dscp == Propagation::Uniform).map_or(0, |head| head.tos & !ecn::MASK);
+        let hops = inner.filter(|_| tunnel.ttl == Propagation::Uniform).map_or(tunnel.hops, |head| head.hops);
+        let dscp =
+            inner.filter(|_| tunnel.dscp == Propagation::Uniform).map_or(0, |head| head.tos & !ecn::MASK);
         let tos = dscp | inner.map_or(0, |head| head.tos & ecn::MASK);
         let payload_len = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
-        match (way.local, way.remote) {
+        match (tunnel.local, tunnel.remote) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let dont_fragment = !may_cut_outer(way, inner);
+                let dont_fragment = !may_cut_outer(tunnel, inner);
                 let identification = if dont_fragment { 0 } else { self.shared.identification() };
                 #[allow(clippy::cast_possible_truncation)] // As many bits as the field has.
                 let identification = identification as u16;
@@ -220,22 +221,22 @@ fn head_of(frame: &Frame) -> Option<Head> {
     (*packet.first()? >> 4 == family).then(|| Head::read(packet, frame.packet_len() - offset))?
 }
 
-/// Whether a packet of these addresses is to go that way.
-fn is_for(way: &Encapsulation, head: Option<&Head>) -> bool {
+/// Whether a packet of these addresses goes into that tunnel.
+fn is_for(tunnel: &Encapsulation, head: Option<&Head>) -> bool {
     let within = |prefix: Option<crate::rules::Prefix>, of: fn(&Head) -> IpAddr| {
         prefix.is_none_or(|prefix| head.is_some_and(|head| prefix.contains(of(head))))
     };
-    within(way.source, |head| head.source) && within(way.destination, |head| head.destination)
+    within(tunnel.source, |head| head.source) && within(tunnel.destination, |head| head.destination)
 }
 
-fn overhead(way: &Encapsulation) -> usize {
-    let ip = if way.remote.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-    ip + gre::HEADER_LEN + 4 * (usize::from(way.checksum) + usize::from(way.key.is_some()))
+fn overhead(tunnel: &Encapsulation) -> usize {
+    let ip = if tunnel.remote.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+    ip + gre::HEADER_LEN + 4 * (usize::from(tunnel.checksum) + usize::from(tunnel.key.is_some()))
 }
 
-/// Whether the outer packet may be cut, here and on its way. Of IPv6 only here.
-fn may_cut_outer(way: &Encapsulation, inner: Option<&Head>) -> bool {
-    match way.dont_fragment {
+/// Whether the outer packet may be cut, here and on its path. Of IPv6 only here.
+fn may_cut_outer(tunnel: &Encapsulation, inner: Option<&Head>) -> bool {
+    match tunnel.dont_fragment {
         DontFragment::Set => false,
         DontFragment::Clear => true,
         DontFragment::Copy => inner.is_some_and(|head| !head.dont_fragment),

@@ -5,7 +5,9 @@ use kaido_wire::checksum::is_sound_ipv4;
 use kaido_wire::{EtherType, IpProtocol};
 
 use crate::counters::{RuleCounters, Tally};
-use crate::rules::{Condition, KeyMatch, PortSettings, Prefix, Propagation, Settings, Verdict, Way};
+use crate::rules::{
+    Condition, ForwardingMode, KeyMatch, PortSettings, Prefix, Propagation, Settings, Verdict,
+};
 
 /// Octets of Ethernet, and of IPv4 and GRE without options.
 const LINK: usize = 14;
@@ -13,14 +15,16 @@ const OUTER: usize = 24;
 /// The least of an IPv4 packet, and of an IPv6 one.
 const INNER: usize = 20;
 const INNER_V6: usize = 40;
-const FRONT: usize = LINK + OUTER + INNER;
+const HEAD_LEN: usize = LINK + OUTER + INNER;
 /// What is equal in all usual tunnel packets: which bits, and what they are. EtherType of IPv4 with version, header length and class
 /// of service behind it: no options, and not the bit of ECN that is set in each of the two values that go over to what was in
 /// the tunnel (RFC 6040 4.2).
-const HEAD: Same = Same::new([0x08, 0x00, 0x45, 0, 0, 0, 0, 0], [0xff, 0xff, 0xff, 0x01, 0, 0, 0, 0]);
+const HEAD: MaskedWord =
+    MaskedWord::new([0x08, 0x00, 0x45, 0, 0, 0, 0, 0], [0xff, 0xff, 0xff, 0x01, 0, 0, 0, 0]);
 const HEAD_AT: usize = 12;
 /// No fragment; the protocol.
-const MIDDLE: Same = Same::new([0, 0, 0, IpProtocol::GRE.0, 0, 0, 0, 0], [0x3f, 0xff, 0, 0xff, 0, 0, 0, 0]);
+const MIDDLE: MaskedWord =
+    MaskedWord::new([0, 0, 0, IpProtocol::GRE.0, 0, 0, 0, 0], [0x3f, 0xff, 0, 0xff, 0, 0, 0, 0]);
 const MIDDLE_AT: usize = 20;
 /// GRE headers without options.
 const GRE_V4: u32 = EtherType::IPV4.0 as u32;
@@ -34,7 +38,7 @@ pub(super) struct Fast(Box<[FastPort]>);
 #[derive(Debug)]
 pub(super) struct FastPort {
     /// Where all goes that is done at once.
-    pub(super) across: Option<PortId>,
+    pub(super) peer_port: Option<PortId>,
     /// Whether all that is no tunnel packet goes there as it is.
     plain: bool,
     /// Longest frame that fits there.
@@ -61,7 +65,11 @@ struct QuickRule {
 fn strips(verdict: Verdict) -> bool {
     matches!(
         verdict,
-        Verdict::Decapsulate { ttl: Propagation::Pipe, dscp: Propagation::Pipe, way: Way::Across }
+        Verdict::Decapsulate {
+            ttl: Propagation::Pipe,
+            dscp: Propagation::Pipe,
+            forward: ForwardingMode::PeerPort
+        }
     )
 }
 
@@ -95,12 +103,12 @@ impl Fast {
     /// As `settings` say of `ports`, which are as they are now.
     pub(super) fn of(settings: &Settings, ports: &[PortSettings]) -> Self {
         let of_ports = ports.iter().enumerate().map(|(at, port)| {
-            let encapsulates = settings.encapsulations.iter().any(|way| way.port.index() == at);
+            let encapsulates = settings.encapsulations.iter().any(|tunnel| tunnel.port.index() == at);
             let rules = settings.rules.iter().enumerate();
             FastPort {
-                across: port.across,
-                plain: port.across.is_some() && !encapsulates,
-                fits: port.across.map_or(0, |to| ports[to.index()].mtu + LINK),
+                peer_port: port.peer_port,
+                plain: port.peer_port.is_some() && !encapsulates,
+                fits: port.peer_port.map_or(0, |to| ports[to.index()].mtu + LINK),
                 rules: rules
                     .filter_map(|(number, rule)| QuickRule::of(number, &rule.condition, rule.verdict, at))
                     .collect(),
@@ -117,7 +125,7 @@ impl Fast {
 }
 
 impl FastPort {
-    /// Does what may be done at once of a batch; a bit for each frame that goes across.
+    /// The fast path over a batch; a bit for each frame that leaves by the peer port.
     // A function of its own: in the caller's, with all that frames of other kinds may need, registers run out.
     #[inline(never)]
     pub(super) fn pass_all(&self, batch: &mut [Frame], counters: &RuleCounters) -> u64 {
@@ -129,73 +137,73 @@ impl FastPort {
         passed
     }
 
-    /// Whether a frame is one of the usual two and goes across, its outer headers gone; of all others nothing has changed.
+    /// Whether a frame is one of the usual two and leaves by the peer port without its outer headers; of all others nothing has changed.
     #[inline(always)]
     fn pass(&self, frame: &mut Frame, tally: &mut Tally, counters: &RuleCounters) -> bool {
         let (len, is_chained) = (frame.packet_len(), frame.is_chained());
-        let Some(front) = frame.data_mut().first_chunk_mut::<FRONT>() else { return false };
-        if !HEAD.is_at::<HEAD_AT>(front) || !MIDDLE.is_at::<MIDDLE_AT>(front) {
-            return self.passes_plain(front, len);
+        let Some(head) = frame.data_mut().first_chunk_mut::<HEAD_LEN>() else { return false };
+        if !HEAD.is_at::<HEAD_AT>(head) || !MIDDLE.is_at::<MIDDLE_AT>(head) {
+            return self.passes_plain(head, len);
         }
         // A plain GRE header, and in it what it says.
-        let total = usize::from(u16::from_be_bytes([front[16], front[17]]));
-        let gre = be32(front, 34);
-        let least = match (gre, front[38]) {
+        let total = usize::from(u16::from_be_bytes([head[16], head[17]]));
+        let gre = be32(head, 34);
+        let least = match (gre, head[38]) {
             (GRE_V4, 0x45..=0x4f) => OUTER + INNER,
             (GRE_V6, 0x60..=0x6f) => OUTER + INNER_V6,
             _ => return false,
         };
         let fits = total + LINK <= len && len <= self.fits + OUTER;
-        if total < least || !fits || is_chained || !is_sound(front) {
+        if total < least || !fits || is_chained || !is_sound(head) {
             return false;
         }
-        let (source, destination) = (be32(front, 26), be32(front, 30));
+        let (source, destination) = (be32(head, 26), be32(head, 30));
         let found = self.rules.iter().find(|rule| rule.meets(source, destination, gre));
         if !found.map_or(self.strips_unmatched, |rule| rule.strips) {
             return false;
         }
         // The protocol of the GRE header lies where the EtherType is to be.
-        front.copy_within(..12, OUTER);
+        head.copy_within(..12, OUTER);
         if let Some(rule) = found {
             tally.count(rule.number.into(), len, counters);
         }
         frame.trim(OUTER, LINK + total - OUTER)
     }
 
-    /// Whether a frame is plain IPv4, or a fragment of it, that goes across as it is.
+    /// Whether a frame is plain IPv4, or a fragment of it, that leaves by the peer port as it is.
     #[inline(always)]
-    fn passes_plain(&self, front: &[u8; FRONT], len: usize) -> bool {
-        let is_ipv4 = be32(front, HEAD_AT) & 0xffff_f000 == 0x0800_4000;
-        self.plain && is_ipv4 && front[23] != IpProtocol::GRE.0 && len <= self.fits
+    fn passes_plain(&self, head: &[u8; HEAD_LEN], len: usize) -> bool {
+        let is_ipv4 = be32(head, HEAD_AT) & 0xffff_f000 == 0x0800_4000;
+        self.plain && is_ipv4 && head[23] != IpProtocol::GRE.0 && len <= self.fits
     }
 }
 
 /// Eight octets of which some bits are always the same.
-struct Same {
+struct MaskedWord {
     mask: u64,
     value: u64,
 }
 
-impl Same {
+impl MaskedWord {
     const fn new(value: [u8; 8], mask: [u8; 8]) -> Self {
         Self { mask: u64::from_ne_bytes(mask), value: u64::from_ne_bytes(value) }
     }
 
     #[inline(always)]
-    fn is_at<const AT: usize>(&self, front: &[u8; FRONT]) -> bool {
+    fn is_at<const AT: usize>(&self, head: &[u8; HEAD_LEN]) -> bool {
         let mut octets = [0; 8];
-        octets.copy_from_slice(&front[AT..AT + 8]);
+        octets.copy_from_slice(&head[AT..AT + 8]);
         u64::from_ne_bytes(octets) & self.mask == self.value
     }
 }
 
 #[inline(always)]
-fn be32(front: &[u8; FRONT], at: usize) -> u32 {
-    u32::from_be_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]])
+fn be32(head: &[u8; HEAD_LEN], at: usize) -> u32 {
+    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 
 /// Whether the checksum of the IPv4 header without options behind Ethernet is right.
 #[inline(always)]
-fn is_sound(front: &[u8; FRONT]) -> bool {
-    front[LINK..].first_chunk().is_some_and(is_sound_ipv4)
+fn is_sound(head: &[u8; HEAD_LEN]) -> bool {
+    head[LINK..].first_chunk().is_some_and(is_sound_ipv4)
 }

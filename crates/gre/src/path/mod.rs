@@ -1,6 +1,6 @@
 //! The function: what is done with each frame, by one worker.
 //!
-//! Most frames are one of two: plain IPv4 that goes across, and GRE in IPv4 without options whose rule takes the
+//! Most frames are one of two: plain IPv4 that goes to the peer port, and GRE in IPv4 without options whose rule takes the
 //! headers off. Both are told by a few loads of the first 58 octets and done at once ([`fast`]). All others go the
 //! slow path, which reads everything and does all that rules can ask for.
 
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::{Contexts, Limits};
 use kaido_engine::{
-    BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
+    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Notifier, Output, PendingQueue, PortId,
     PortLink, RateLimit, Routes,
 };
 use kaido_wire::gre;
 
 use crate::counters::RuleCounters;
 use crate::matching::Matchers;
-use crate::parse::{Parsed, Tunnelled, parse};
+use crate::parse::{ParsedFrame, TunnelPacket, parse};
 use crate::rules::{Pieces, PortSettings, Settings, SettingsError, Verdict};
 use fast::Fast;
 use pieces::Piece;
@@ -38,7 +38,7 @@ const _: () = assert!(BATCH_MAX <= 64);
 
 /// What the workers of a node share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedState {
     settings: Settings,
     matchers: Matchers,
     /// Pieces of tunnel packets: those of one may come to several workers.
@@ -47,7 +47,7 @@ pub struct Shared {
     identification: AtomicU32,
 }
 
-impl Shared {
+impl SharedState {
     /// What `settings` ask for; `limits` bound the pieces that wait for others.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Shared {
 
 /// The function of one worker.
 pub struct Gre {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     counters: Arc<RuleCounters>,
     /// The ports of the settings, with their interfaces as they are now.
     ports: Vec<PortSettings>,
@@ -89,7 +89,7 @@ pub struct Gre {
 
 impl Gre {
     /// The function of another worker; routed packets go by `routes`.
-    pub fn new(shared: &Arc<Shared>, routes: &Arc<Routes>) -> Self {
+    pub fn new(shared: &Arc<SharedState>, routes: &Arc<Routes>) -> Self {
         Self {
             counters: RuleCounters::new(shared.settings.names().len()),
             ports: shared.settings.ports.clone(),
@@ -112,26 +112,26 @@ impl Gre {
     #[inline(never)]
     fn slow(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
         match parse(frame.data(), frame.packet_len()) {
-            Parsed::Tunnel(outer) => self.tunnel(port, &outer, frame, out),
-            Parsed::Piece { link_len, packet_len } => match self.shared.settings.pieces {
+            ParsedFrame::Tunnel(outer) => self.tunnel(port, &outer, frame, out),
+            ParsedFrame::Piece { link_len, packet_len } => match self.shared.settings.pieces {
                 Pieces::Assemble => self.piece(port, link_len, packet_len, frame, out),
-                Pieces::Pass => self.across(port, frame, out),
+                Pieces::Pass => self.peer_port(port, frame, out),
                 Pieces::Drop => out.drop(port, frame, DropReason::OuterFragment),
             },
-            Parsed::Unreadable(reason) => {
+            ParsedFrame::Unreadable(reason) => {
                 self.obey(self.shared.settings.unreadable, reason, port, frame, out);
             }
-            Parsed::Broken(reason) => out.drop(port, frame, reason),
-            Parsed::Other => self.other(port, frame, out),
+            ParsedFrame::Broken(reason) => out.drop(port, frame, reason),
+            ParsedFrame::Other => self.other(port, frame, out),
         }
     }
 
     /// A packet in GRE that can be read.
-    fn tunnel(&mut self, port: PortId, outer: &Tunnelled, frame: Frame, out: &mut Output<'_>) {
+    fn tunnel(&mut self, port: PortId, outer: &TunnelPacket, frame: Frame, out: &mut Output<'_>) {
         if outer.gre.has_checksum && !is_sum_right(&frame, outer) {
             return out.drop(port, frame, DropReason::GreChecksum);
         }
-        let Tunnelled { ends, gre, .. } = *outer;
+        let TunnelPacket { ends, gre, .. } = *outer;
         let settings = &self.shared.settings;
         let verdict = match self.shared.matchers.find(ends, port, gre.key, gre.protocol) {
             Some(number) => {
@@ -147,13 +147,13 @@ impl Gre {
         &mut self,
         verdict: Verdict,
         port: PortId,
-        outer: &Tunnelled,
+        outer: &TunnelPacket,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
         match verdict {
-            Verdict::Decapsulate { ttl, dscp, way } => {
-                self.decapsulate((ttl, dscp, way), port, outer, frame, out);
+            Verdict::Decapsulate { ttl, dscp, forward } => {
+                self.decapsulate((ttl, dscp, forward), port, outer, frame, out);
             }
             _ => self.obey(verdict, DropReason::GreRule, port, frame, out),
         }
@@ -169,7 +169,7 @@ impl Gre {
         out: &mut Output<'_>,
     ) {
         match verdict {
-            Verdict::Pass => self.across(port, frame, out),
+            Verdict::Pass => self.peer_port(port, frame, out),
             Verdict::Punt => out.to_kernel(port, frame),
             // Settings with a decapsulation of what cannot be read are refused.
             Verdict::Drop | Verdict::Decapsulate { .. } => out.drop(port, frame, reason),
@@ -177,8 +177,8 @@ impl Gre {
     }
 
     /// Out of the port that `port` is connected with.
-    fn across(&self, port: PortId, frame: Frame, out: &mut Output<'_>) {
-        let Some(to) = self.ports.get(port.index()).and_then(|port| port.across) else {
+    fn peer_port(&self, port: PortId, frame: Frame, out: &mut Output<'_>) {
+        let Some(to) = self.ports.get(port.index()).and_then(|port| port.peer_port) else {
             return out.to_kernel(port, frame);
         };
         if frame.packet_len() > self.ports[to.index()].mtu + LINK_LEN_MAX {
@@ -201,7 +201,7 @@ impl Gre {
 const LINK_LEN_MAX: usize = 14 + 4 * 4;
 
 /// Whether the checksum over GRE header and payload is right.
-fn is_sum_right(frame: &Frame, outer: &Tunnelled) -> bool {
+fn is_sum_right(frame: &Frame, outer: &TunnelPacket) -> bool {
     let start = outer.link_len + outer.outer_len - usize::from(outer.gre.header_len);
     let end = outer.link_len + outer.packet_len;
     let mut at = 0;
@@ -224,7 +224,7 @@ impl Function for Gre {
         out.incoming(port).iter().for_each(Frame::prefetch_first);
         let fast = self.fast.at(port);
         let passed = fast.pass_all(batch, &self.counters);
-        let exit = fast.across.filter(|_| passed != 0);
+        let exit = fast.peer_port.filter(|_| passed != 0);
         if let Some(exit) = exit.filter(|_| passed.count_ones() as usize == batch.len()) {
             return out.transmit_all(exit, batch);
         }
@@ -253,8 +253,8 @@ impl Function for Gre {
         waits.then(|| self.swept + SWEEP)
     }
 
-    fn attach(&mut self, bell: &Arc<Doorbell>) {
-        self.next_hops.attach(bell);
+    fn attach(&mut self, notifier: &Arc<Notifier>) {
+        self.next_hops.attach(notifier);
     }
 
     fn port_changed(&mut self, port: PortId, link: &PortLink) {

@@ -1,10 +1,10 @@
 //! Tunnel packets that come in pieces: put together, then judged as any other.
 
-use kaido_engine::fragment::{Found, Outcome, assemble};
+use kaido_engine::fragment::{FragmentInfo, Outcome, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
 
 use super::{Gre, lock};
-use crate::parse::{Parsed, Tunnelled, parse_packet};
+use crate::parse::{ParsedFrame, TunnelPacket, parse_packet};
 
 /// Octets of Ethernet with the most tags.
 const LINK_MAX: usize = 14 + 16;
@@ -34,7 +34,7 @@ impl Gre {
     ) {
         let mut link = [0; LINK_MAX];
         link[..link_len].copy_from_slice(&frame.data()[..link_len]);
-        let found = if frame.strip(link_len) { Found::read(frame.data()) } else { None };
+        let found = if frame.strip(link_len) { FragmentInfo::read(frame.data()) } else { None };
         let Some(found) = found else { return out.drop(port, frame, DropReason::FragmentInvalid) };
         frame.truncate(packet_len);
         let piece = Piece { frame, from: port, header_len: found.header_len, link, link_len };
@@ -57,24 +57,24 @@ impl Gre {
 
     fn whole_again(&mut self, port: PortId, pieces: Vec<Piece>, out: &mut Output<'_>) {
         let whole = assemble(&pieces, |piece| (&piece.frame, piece.header_len), || out.allocate());
-        let front = pieces.first().map(|first| (first.link, first.link_len));
+        let head = pieces.first().map(|first| (first.link, first.link_len));
         pieces.into_iter().for_each(|piece| out.release(piece.frame));
-        let (mut whole, (link, link_len)) = match (whole, front) {
-            (Ok(whole), Some(front)) => (whole, front),
+        let (mut whole, (link, link_len)) = match (whole, head) {
+            (Ok(whole), Some(head)) => (whole, head),
             (Err(reason), _) => return out.count_drop(port, reason),
             (Ok(whole), None) => return out.release(whole),
         };
         match parse_packet(whole.data(), whole.packet_len()) {
-            Parsed::Tunnel(outer) => match whole.prepend(link_len) {
+            ParsedFrame::Tunnel(outer) => match whole.prepend(link_len) {
                 Some(room) => {
                     room[..link_len].copy_from_slice(&link[..link_len]);
-                    self.tunnel(port, &Tunnelled { link_len, ..outer }, whole, out);
+                    self.tunnel(port, &TunnelPacket { link_len, ..outer }, whole, out);
                 }
                 None => out.drop(port, whole, DropReason::NoHeadroom),
             },
             // What came in pieces is not sent on in one that may be too large.
-            Parsed::Unreadable(reason) | Parsed::Broken(reason) => out.drop(port, whole, reason),
-            Parsed::Piece { .. } | Parsed::Other => out.drop(port, whole, DropReason::IpMalformed),
+            ParsedFrame::Unreadable(reason) | ParsedFrame::Broken(reason) => out.drop(port, whole, reason),
+            ParsedFrame::Piece { .. } | ParsedFrame::Other => out.drop(port, whole, DropReason::IpMalformed),
         }
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use kaido_engine::PortId;
 use kaido_gre::{
-    Condition, DontFragment, Encapsulation, Inner, KeyMatch, Pieces, PortSettings, Prefix, Propagation, Rule,
-    Settings, Verdict, Way,
+    Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix,
+    Propagation, Rule, Settings, Verdict,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub struct Node {
 pub struct PortState {
     pub name: String,
     pub mac: String,
-    pub across: String,
+    pub peer_port: String,
     pub mtu: usize,
     pub addresses: Vec<IpAddr>,
 }
@@ -92,7 +92,7 @@ pub struct Tunnel {
     pub ttl: String,
     pub dscp: String,
     pub dont_fragment: String,
-    pub way: String,
+    pub forward: String,
 }
 
 #[derive(Deserialize)]
@@ -134,10 +134,10 @@ pub fn propagation(text: &str) -> Propagation {
     }
 }
 
-pub fn way(text: &str) -> Way {
+pub fn forward(text: &str) -> ForwardingMode {
     match text {
-        "across" => Way::Across,
-        "routed" => Way::Routed,
+        "peer_port" => ForwardingMode::PeerPort,
+        "route" => ForwardingMode::Route,
         other => panic!("{other}"),
     }
 }
@@ -154,7 +154,7 @@ pub fn verdict(value: &Value) -> Verdict {
             Verdict::Decapsulate {
                 ttl: propagation(field("ttl")),
                 dscp: propagation(field("dscp")),
-                way: way(field("way")),
+                forward: forward(field("forward")),
             }
         }
     }
@@ -203,10 +203,10 @@ impl Vector {
                 "clear" => DontFragment::Clear,
                 _ => DontFragment::Copy,
             },
-            way: way(&tunnel.way),
+            forward: forward(&tunnel.forward),
         };
         let port = |port: &PortState| PortSettings {
-            across: Some(self.port(&port.across)),
+            peer_port: Some(self.port(&port.peer_port)),
             mac: mac(&port.mac),
             addresses: port.addresses.clone(),
             mtu: port.mtu,

@@ -79,7 +79,7 @@ pub(crate) struct TracedPacket {
     /// The frame as it came.
     pub(crate) frame: TracedFrame,
     /// What became of it, and of packets that it brought about, in their order.
-    pub(crate) fates: Vec<TracedFate>,
+    pub(crate) dispositions: Vec<PacketDisposition>,
 }
 
 impl TracedPacket {
@@ -99,19 +99,19 @@ pub(crate) struct TracedRule {
     pub(crate) urrs: Vec<u32>,
 }
 
-/// A frame, or its front.
+/// A frame, or its head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TracedFrame {
     /// Octets of the whole.
     pub(crate) len: usize,
-    /// Its front, in hexadecimal.
+    /// Its head, in hexadecimal.
     pub(crate) octets: String,
 }
 
 /// What became of a packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "fate", rename_all = "snake_case")]
-pub(crate) enum TracedFate {
+#[serde(tag = "disposition", rename_all = "snake_case")]
+pub(crate) enum PacketDisposition {
     /// It left.
     Sent {
         /// The port.

@@ -14,7 +14,7 @@ use kaido_xdp::speed::{LiveFrames, LivePackets};
 use miette::{Context, IntoDiagnostic};
 use serde::Serialize;
 
-use super::point::{Way, seconds};
+use super::point::{PointPath, seconds};
 use super::{Sink, stop_flag};
 
 /// Packets of 192 bytes of sessions drawn at random, as `kaido bench attach --shape` establishes them. Counted, not judged: `kaido bench run`
@@ -22,8 +22,8 @@ use super::{Sink, stop_flag};
 #[derive(Args, Clone, Debug)]
 pub(super) struct LiveArgs {
     /// As seen by the UE
-    #[arg(long, value_enum, default_value_t = Way::Uplink)]
-    direction: Way,
+    #[arg(long, value_enum, default_value_t = PointPath::Uplink)]
+    direction: PointPath,
     /// The interface that sends
     #[arg(long, value_name = "INTERFACE")]
     from: String,
@@ -87,8 +87,8 @@ pub(super) fn run(args: &LiveArgs) -> miette::Result<()> {
     let frames = LiveFrames::open(from.ifindex, to.ifindex).into_diagnostic()?;
     let packets = LivePackets {
         direction: match args.direction {
-            Way::Uplink => OffloadDirection::Uplink,
-            Way::Downlink => OffloadDirection::Downlink,
+            PointPath::Uplink => OffloadDirection::Uplink,
+            PointPath::Downlink => OffloadDirection::Downlink,
         },
         sessions: args.sessions,
         device_mac: args.device_mac.0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kaido_bench::point::{
-    Datapath, FCS_BYTES, Flows, PREAMBLE_AND_GAP_BYTES, PointClock, PointPlan, Spread, WORKERS_MAX,
+    Datapath, FCS_BYTES, Flows, PREAMBLE_AND_GAP_BYTES, PointClock, PointPlan, RssMode, WORKERS_MAX,
 };
 use kaido_bench::{Direction, Family, SESSIONS_MAX, Shape};
 use kaido_engine::shared::QueueMode;
@@ -21,7 +21,7 @@ pub(super) struct PointArgs {
     datapath: Link,
     /// Which way packets go, as seen by the UE
     #[arg(long, value_enum, default_value = "uplink")]
-    direction: Way,
+    direction: PointPath,
     /// IP version of the packets, in the tunnel and outside
     #[arg(long, value_name = "4|6", default_value = "4", value_parser = family)]
     ip: Family,
@@ -36,7 +36,7 @@ pub(super) struct PointArgs {
     queue: QueueMode,
     /// With rss: by what packets are spread over the queues
     #[arg(long, value_enum, default_value = "ue")]
-    spread: By,
+    spread: SpreadArg,
     /// Sessions in the node
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
     sessions: u32,
@@ -91,13 +91,13 @@ enum Link {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Way {
+pub(super) enum PointPath {
     Uplink,
     Downlink,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum By {
+enum SpreadArg {
     /// The UE's address
     Ue,
     /// The TEID uplink, addresses downlink
@@ -192,8 +192,8 @@ impl PointArgs {
     fn plan(&self) -> PointPlan {
         let usual = PointPlan::default();
         let direction = match self.direction {
-            Way::Uplink => Direction::Uplink,
-            Way::Downlink => Direction::Downlink,
+            PointPath::Uplink => Direction::Uplink,
+            PointPath::Downlink => Direction::Downlink,
         };
         PointPlan {
             datapath: match self.datapath {
@@ -207,9 +207,9 @@ impl PointArgs {
             workers: self.workers,
             queue: self.queue,
             spread: match self.spread {
-                By::Ue => Spread::Ue,
-                By::Teid => Spread::Teid,
-                By::FiveTuple => Spread::FiveTuple,
+                SpreadArg::Ue => RssMode::Ue,
+                SpreadArg::Teid => RssMode::Teid,
+                SpreadArg::FiveTuple => RssMode::FiveTuple,
             },
             sessions: self.sessions,
             shape: self.shape,
@@ -275,7 +275,7 @@ mod tests {
             frame_bytes: 1424,
             workers: 2,
             queue: QueueMode::SharedOrdered,
-            spread: Spread::FiveTuple,
+            spread: RssMode::FiveTuple,
             sessions: 7,
             shape: Shape::Volte,
             flows: Flows::Single,

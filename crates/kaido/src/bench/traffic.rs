@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use kaido_bench::attach::{AttachPlan, Attached, Sessions};
+use kaido_bench::attach::{AttachPlan, AttachedSessions, Sessions};
 use kaido_bench::file::BenchPlan;
 use kaido_bench::result::{Finding, RunResult, StreamResult, Volume};
 use kaido_bench::traffic::{RunOutcome, open_ports, run_traffic};
@@ -47,7 +47,7 @@ pub(super) fn run(args: &RunArgs) -> miette::Result<()> {
         save(path, result.started_unix_ns, &frames).wrap_err_with(|| path.display().to_string())?;
     }
     let is_clean = result.is_clean();
-    sink.put(&Shown(result))?;
+    sink.put(&ResultTable(result))?;
     if is_clean { Ok(()) } else { Err(miette!("packets were lost or wrong")) }
 }
 
@@ -67,7 +67,8 @@ pub(super) fn attach(args: &AttachArgs) -> miette::Result<()> {
     let stop = stop_flag()?;
     let plan = AttachPlan { upf: args.upf_pfcp, local: args.smf, window: args.window.into() };
     let progress = |line: &str| eprintln!("{line}");
-    let (mut attached, took) = Attached::establish(plan, &sessions, &stop, &progress).into_diagnostic()?;
+    let (mut attached, took) =
+        AttachedSessions::establish(plan, &sessions, &stop, &progress).into_diagnostic()?;
     let sessions = attached.sessions();
     let seconds = took.as_secs_f64();
     eprintln!("{sessions} sessions in {seconds:.2} s ({:.0}/s)", f64::from(sessions) / seconds.max(1e-9));
@@ -137,7 +138,7 @@ fn save(path: &Path, started_unix_ns: u64, frames: &[(u64, Vec<u8>)]) -> miette:
 /// A result, with a table of it.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Shown(RunResult);
+struct ResultTable(RunResult);
 
 fn microseconds(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3))
@@ -179,7 +180,7 @@ const HEADS: [&str; 17] = [
     "min", "mean", "p50", "p99", "p99.999", "jitter",
 ];
 
-impl fmt::Display for Shown {
+impl fmt::Display for ResultTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(result) = self;
         let seconds = result.duration_ns as f64 / 1e9;
@@ -281,7 +282,7 @@ mod tests {
         stream.latency.record(12_345);
         result.streams = vec![stream, StreamResult { name: "replay".to_owned(), ..StreamResult::default() }];
         result.ports = vec![PortResult { name: "n3".to_owned(), ..PortResult::default() }];
-        let clean = Shown(result.clone()).to_string();
+        let clean = ResultTable(result.clone()).to_string();
         let lines: Vec<_> = clean.lines().collect();
         assert!(lines[0].starts_with("2.000 s"), "{clean}");
         assert!(
@@ -291,7 +292,7 @@ mod tests {
         assert!(lines[3].contains("replay") && lines[3].contains(" - "), "{clean}");
         assert_eq!(lines[5], "nothing wrong was found");
         result.ports[0].held_up = 2;
-        let behind = Shown(result.clone()).to_string();
+        let behind = ResultTable(result.clone()).to_string();
         assert!(behind.contains("port n3: the judge was too far behind 2 times"), "{behind}");
         result.findings.total = 3;
         result.findings.kinds.insert(FindingKind::Lost, 3);
@@ -304,7 +305,7 @@ mod tests {
             time_ns: 0,
             rows: Vec::new(),
         });
-        let text = Shown(result).to_string();
+        let text = ResultTable(result).to_string();
         assert!(text.contains("3 findings: 3 lost"), "{text}");
         assert!(text.contains("lost: stream uplink, packet 7: of 1000 that were sent"), "{text}");
     }

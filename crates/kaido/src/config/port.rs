@@ -25,7 +25,7 @@ pub(crate) struct PortConfig {
     #[serde(default = "no_roles")]
     pub(crate) roles: Spanned<Vec<Role>>,
     /// `gre`: name of the port that packets leave by which came in here and are not routed.
-    pub(crate) across: Option<Spanned<String>>,
+    pub(crate) peer_port: Option<Spanned<String>>,
     /// `upf`: name of the network instance behind an `n6` port; without one it answers to every name. Of an `n3` or `n9` port: the
     /// name by which control planes ask for its addresses.
     pub(crate) network_instance: Option<String>,

@@ -7,7 +7,7 @@ pub(super) const REFERENCE: &str = "`kaido reference` lists every section and fi
 
 /// A field that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct FieldError {
     /// Its section and name.
     pub(super) field: String,
     /// What is allowed.
@@ -15,7 +15,7 @@ pub(super) struct Wanted {
 }
 
 /// The field that an error at a place of the text is about, by what the reader said of it.
-pub(super) fn at(text: &str, place: usize, said: &str) -> Option<Wanted> {
+pub(super) fn at(text: &str, place: usize, said: &str) -> Option<FieldError> {
     if said.starts_with("unknown field") {
         return None;
     }
@@ -24,14 +24,14 @@ pub(super) fn at(text: &str, place: usize, said: &str) -> Option<Wanted> {
     let name = missing.map(|(name, _)| name).or(name);
     let Some(name) = name else {
         let is_list = said.starts_with("invalid type: map, expected a sequence");
-        return is_list.then(|| Wanted {
+        return is_list.then(|| FieldError {
             field: section.to_owned(),
             help: format!("write [[{section}]], of which there may be several; {REFERENCE}"),
         });
     };
     let field = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
     let allowed = reference::allowed(&field)?;
-    Some(Wanted { help: format!("it takes: {allowed}; {REFERENCE}"), field })
+    Some(FieldError { help: format!("it takes: {allowed}; {REFERENCE}"), field })
 }
 
 /// The section that a place is in, and the field of its line or of the nearest line above it in the section.

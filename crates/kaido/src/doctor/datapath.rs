@@ -2,8 +2,8 @@
 
 use kaido_engine::FrameSize;
 
-use super::nic::Facts;
-use super::{Finding, Look};
+use super::nic::NicInfo;
+use super::{Finding, InspectedInterface};
 use crate::config::{CopyMode, Datapath, Driver, PortConfig, UpfConfig};
 use crate::datapath::{PortFacts, by_ports};
 use crate::run::no_room_for_tables;
@@ -11,9 +11,13 @@ use crate::run::no_room_for_tables;
 const CHECK: &str = "datapath";
 
 /// Which datapath a user plane would have, and whether that is the kernel's.
-pub(super) fn judge(config: &UpfConfig, looks: &[Look<'_>], size: FrameSize) -> (Finding, bool) {
+pub(super) fn judge(
+    config: &UpfConfig,
+    looks: &[InspectedInterface<'_>],
+    size: FrameSize,
+) -> (Finding, bool) {
     let facts = |port: &PortConfig| {
-        let of_port = |look: &&Look<'_>| look.port.is_some_and(|own| std::ptr::eq(own, port));
+        let of_port = |look: &&InspectedInterface<'_>| look.port.is_some_and(|own| std::ptr::eq(own, port));
         looks.iter().find(of_port).and_then(|look| look.facts.as_ref().ok())
     };
     let ports = config.base.ports.iter().map(toml::Spanned::get_ref);
@@ -45,7 +49,7 @@ pub(super) fn judge(config: &UpfConfig, looks: &[Look<'_>], size: FrameSize) -> 
 }
 
 /// Whether AF_XDP would copy the packets of a port; none where that is not known before the node tries.
-fn copies(port: &PortConfig, facts: Option<&Facts>) -> Option<bool> {
+fn copies(port: &PortConfig, facts: Option<&NicInfo>) -> Option<bool> {
     match port.copy.get_ref() {
         _ if *port.driver.get_ref() != Driver::AfXdp => None,
         CopyMode::Copy => Some(true),
@@ -55,7 +59,7 @@ fn copies(port: &PortConfig, facts: Option<&Facts>) -> Option<bool> {
 }
 
 /// Whether the kernel can send out of a port: of a veth device, which tells before a program is attached.
-pub(super) fn redirects(facts: &Facts, port: Option<&PortConfig>) -> Option<Finding> {
+pub(super) fn redirects(facts: &NicInfo, port: Option<&PortConfig>) -> Option<Finding> {
     let is_xdp = port.is_some_and(|port| *port.driver.get_ref() == Driver::AfXdp);
     let features = facts.features().filter(|_| is_xdp && facts.is_veth())?;
     let (name, check) = (facts.name(), "redirect");

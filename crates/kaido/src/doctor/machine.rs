@@ -34,7 +34,7 @@ pub(super) struct HugePages {
 
 /// What the machine is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct MachineInfo {
     pub(super) release: String,
     pub(super) kernel: Option<(u32, u32)>,
     pub(super) capabilities: u64,
@@ -68,7 +68,7 @@ fn huge_pages(kilobytes: u32) -> HugePages {
     HugePages { reserved: of("nr"), free: of("free") }
 }
 
-impl Facts {
+impl MachineInfo {
     /// Asks the running machine.
     pub(super) fn gather() -> Self {
         let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -105,7 +105,7 @@ pub(super) fn pinned(node: Option<&NodeConfig>) -> &[usize] {
 }
 
 /// What is to be said of the machine, for a node of that configuration or the usual one, with frames of a size.
-pub(super) fn judge(facts: &Facts, node: Option<&NodeConfig>, size: FrameSize) -> Vec<Finding> {
+pub(super) fn judge(facts: &MachineInfo, node: Option<&NodeConfig>, size: FrameSize) -> Vec<Finding> {
     let usual = NodeConfig::default();
     let sized = node.unwrap_or(&usual);
     let frames = u64::from(*sized.frames.get_ref()) * size.bytes() as u64;
@@ -121,7 +121,7 @@ pub(super) fn judge(facts: &Facts, node: Option<&NodeConfig>, size: FrameSize) -
     ]
 }
 
-fn kernel(facts: &Facts) -> Finding {
+fn kernel(facts: &MachineInfo) -> Finding {
     let said = format!("Linux {}", facts.release);
     match facts.kernel {
         Some(version) if version < KERNEL_MIN => {
@@ -141,7 +141,7 @@ fn kernel(facts: &Facts) -> Finding {
     }
 }
 
-fn rights(facts: &Facts) -> Finding {
+fn rights(facts: &MachineInfo) -> Finding {
     let lacks = |&(bit, _): &(u32, &str)| !(facts.has(bit) || bit == 39 && facts.has(CAP_SYS_ADMIN));
     let missing: Vec<_> = NEEDED.into_iter().filter(lacks).map(|(_, name)| name).collect();
     if missing.is_empty() {
@@ -153,7 +153,7 @@ fn rights(facts: &Facts) -> Finding {
 }
 
 /// `wanted`: bytes of all frames.
-fn memlock(facts: &Facts, wanted: u64) -> Finding {
+fn memlock(facts: &MachineInfo, wanted: u64) -> Finding {
     match facts.memlock {
         _ if facts.has(CAP_IPC_LOCK) => Finding::ok(SUBJECT, "memlock", "not limited for this user"),
         Some(limit) if limit < wanted => {
@@ -166,7 +166,7 @@ fn memlock(facts: &Facts, wanted: u64) -> Finding {
 }
 
 /// `frames`: bytes of them all.
-fn huge(facts: &Facts, frames: u64, node: &NodeConfig) -> Finding {
+fn huge(facts: &MachineInfo, frames: u64, node: &NodeConfig) -> Finding {
     let tables = u64::from(*node.sessions_max.get_ref()) * SESSION_BYTES;
     let HugePages { reserved, free } = facts.huge_2m;
     let wanted = frames.div_ceil(HUGE_2M) + tables.div_ceil(HUGE_2M);
@@ -184,7 +184,7 @@ fn huge(facts: &Facts, frames: u64, node: &NodeConfig) -> Finding {
         .run(format!("echo {pages} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"))
 }
 
-fn transparent(facts: &Facts) -> Finding {
+fn transparent(facts: &MachineInfo) -> Finding {
     match facts.transparent.as_deref() {
         Some(mode @ ("always" | "madvise")) => {
             Finding::ok(SUBJECT, "thp", format!("transparent huge pages: {mode}"))
@@ -199,7 +199,7 @@ fn transparent(facts: &Facts) -> Finding {
     }
 }
 
-fn threads(facts: &Facts, pinned: &[usize]) -> Finding {
+fn threads(facts: &MachineInfo, pinned: &[usize]) -> Finding {
     if facts.siblings.is_empty() {
         return Finding::ok(SUBJECT, "smt", format!("{} CPUs, each a core of its own", facts.cpus.len()));
     }
@@ -218,7 +218,7 @@ fn threads(facts: &Facts, pinned: &[usize]) -> Finding {
     Finding::ok(SUBJECT, "smt", said)
 }
 
-fn governor(facts: &Facts) -> Finding {
+fn governor(facts: &MachineInfo) -> Finding {
     let named = facts.governors.iter().cloned().collect::<Vec<_>>().join(", ");
     match facts.governors.iter().all(|governor| governor == "performance") {
         true if named.is_empty() => {
@@ -232,7 +232,7 @@ fn governor(facts: &Facts) -> Finding {
     }
 }
 
-fn isolation(facts: &Facts, pinned: &[usize]) -> Finding {
+fn isolation(facts: &MachineInfo, pinned: &[usize]) -> Finding {
     let isolated = cpu_list_of(&facts.isolated);
     let absent: Vec<_> = pinned.iter().copied().filter(|cpu| !facts.cpus.contains(cpu)).collect();
     if !absent.is_empty() {
@@ -270,8 +270,8 @@ mod tests {
     use super::*;
     use crate::config::Base;
 
-    fn good() -> Facts {
-        Facts {
+    fn good() -> MachineInfo {
+        MachineInfo {
             release: "6.12.1".to_owned(),
             kernel: Some((6, 12)),
             capabilities: u64::MAX,
@@ -279,7 +279,7 @@ mod tests {
             transparent: Some("madvise".to_owned()),
             cpus: vec![0, 1, 2, 3],
             numa: vec![vec![0, 1, 2, 3]],
-            ..Facts::default()
+            ..MachineInfo::default()
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
         toml::from_str(&text).unwrap()
     }
 
-    fn found(facts: &Facts, more: &str, check: &str) -> Finding {
+    fn found(facts: &MachineInfo, more: &str, check: &str) -> Finding {
         let config = node(more);
         judge(facts, Some(&config.node), FrameSize::FourKib)
             .into_iter()
@@ -305,34 +305,34 @@ mod tests {
 
     #[test]
     fn what_keeps_a_node_from_running_is_a_fault() {
-        let old = Facts { kernel: Some((5, 4)), ..good() };
+        let old = MachineInfo { kernel: Some((5, 4)), ..good() };
         assert_eq!(found(&old, "", "kernel").verdict, Verdict::Fault);
-        let user = Facts { capabilities: 1 << 12, memlock: Some(8 << 20), ..good() };
+        let user = MachineInfo { capabilities: 1 << 12, memlock: Some(8 << 20), ..good() };
         let rights = found(&user, "", "capabilities");
         assert_eq!(rights.verdict, Verdict::Fault);
         assert!(rights.said.contains("cap_net_raw, cap_bpf"), "{}", rights.said);
         assert_eq!(found(&user, "", "memlock").verdict, Verdict::Fault);
         assert_eq!(found(&user, "frames = 1024", "memlock").verdict, Verdict::Ok);
-        let admin = Facts { capabilities: 1 << 12 | 1 << 13 | 1 << CAP_SYS_ADMIN, ..good() };
+        let admin = MachineInfo { capabilities: 1 << 12 | 1 << 13 | 1 << CAP_SYS_ADMIN, ..good() };
         assert_eq!(found(&admin, "", "capabilities").verdict, Verdict::Ok);
     }
 
     #[test]
     fn huge_pages_are_advised_for_what_the_node_takes() {
-        let none = Facts { huge_2m: HugePages { reserved: 7, free: 2 }, ..good() };
+        let none = MachineInfo { huge_2m: HugePages { reserved: 7, free: 2 }, ..good() };
         // 64 MiB of frames and 32 MiB of sessions are 48 pages, beside the five that others have.
         let advised = found(&none, "", "hugepages");
         assert_eq!(advised.commands, ["echo 53 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"]);
-        let large = Facts { huge_1g: HugePages { reserved: 1, free: 1 }, ..none };
+        let large = MachineInfo { huge_1g: HugePages { reserved: 1, free: 1 }, ..none };
         assert_eq!(found(&large, "", "hugepages").verdict, Verdict::Ok);
-        let never = Facts { transparent: Some("never".to_owned()), ..good() };
+        let never = MachineInfo { transparent: Some("never".to_owned()), ..good() };
         assert_eq!(found(&never, "", "thp").verdict, Verdict::Advice);
     }
 
     #[test]
     fn workers_want_cores_of_their_own() {
         let siblings = BTreeSet::from([vec![0, 2], vec![1, 3]]);
-        let threads = Facts { siblings, ..good() };
+        let threads = MachineInfo { siblings, ..good() };
         assert!(found(&threads, "", "smt").said.contains("one of each: 0-1"));
         assert_eq!(found(&threads, "cpus = [0, 1]", "smt").verdict, Verdict::Ok);
         let shared = found(&threads, "cpus = [0, 2]", "smt");
@@ -341,13 +341,13 @@ mod tests {
 
     #[test]
     fn frequency_and_isolation_are_named() {
-        let slow = Facts { governors: BTreeSet::from(["powersave".to_owned()]), ..good() };
+        let slow = MachineInfo { governors: BTreeSet::from(["powersave".to_owned()]), ..good() };
         assert!(found(&slow, "", "governor").commands[0].starts_with("cpupower"));
         let pinned = found(&good(), "cpus = [3, 2]", "isolated_cpus");
         assert!(pinned.commands[0].contains("nohz_full=2-3"), "{:?}", pinned.commands);
         let all = found(&good(), "cpus = [0, 1, 2, 3]", "isolated_cpus");
         assert_eq!((all.verdict, all.commands.len()), (Verdict::Advice, 0));
-        let isolated = Facts { isolated: vec![2, 3], ..good() };
+        let isolated = MachineInfo { isolated: vec![2, 3], ..good() };
         assert_eq!(found(&isolated, "cpus = [2]", "isolated_cpus").verdict, Verdict::Ok);
         assert_eq!(found(&isolated, "", "isolated_cpus").verdict, Verdict::Advice);
         assert!(found(&good(), "cpus = [9]", "isolated_cpus").said.contains("names 9"));

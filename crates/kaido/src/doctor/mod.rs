@@ -106,7 +106,7 @@ fn can_run(findings: &[Finding]) -> bool {
 pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     let config = args.config.as_deref().map(Config::read).transpose()?;
     let node = config.as_ref().map(|config| &config.base().node);
-    let machine = machine::Facts::gather();
+    let machine = machine::MachineInfo::gather();
     let size = config.as_ref().map_or(FrameSize::TwoKib, frames::size);
     let mut findings = machine::judge(&machine, node, size);
     let ports: Vec<(String, Option<&PortConfig>)> = match &config {
@@ -114,16 +114,19 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
         None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),
         None => args.interface.iter().map(|name| (name.clone(), None)).collect(),
     };
-    let gather =
-        |(name, port): (String, _)| Look { facts: nic::Facts::gather(&name, machine.kernel), name, port };
-    let looks: Vec<Look<'_>> = ports.into_iter().map(gather).collect();
+    let gather = |(name, port): (String, _)| InspectedInterface {
+        facts: nic::NicInfo::gather(&name, machine.kernel),
+        name,
+        port,
+    };
+    let looks: Vec<InspectedInterface<'_>> = ports.into_iter().map(gather).collect();
     let mut is_kernel = false;
     if let Some(Config::Upf(config)) = &config {
         let (finding, forwards) = datapath::judge(config, &looks, size);
         is_kernel = forwards;
         findings.push(finding);
     }
-    for Look { name, port, facts } in &looks {
+    for InspectedInterface { name, port, facts } in &looks {
         match facts {
             Ok(facts) => {
                 findings.extend(nic::judge(facts, *port, node, &machine));
@@ -148,8 +151,8 @@ fn configured(port: &PortConfig) -> Option<(String, Option<&PortConfig>)> {
 }
 
 /// An interface, its port where one is configured, and what it is.
-struct Look<'c> {
+struct InspectedInterface<'c> {
     name: String,
     port: Option<&'c PortConfig>,
-    facts: Result<nic::Facts, NetlinkError>,
+    facts: Result<nic::NicInfo, NetlinkError>,
 }

@@ -34,7 +34,7 @@ pub(super) struct Interrupt {
 
 /// What an interface is. What its driver does not tell is none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct NicInfo {
     name: String,
     up: bool,
     mtu: u32,
@@ -61,7 +61,7 @@ pub(super) fn physical() -> Vec<String> {
     names
 }
 
-impl Facts {
+impl NicInfo {
     /// Asks the kernel of this network namespace.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Facts {
     }
 }
 
-impl Facts {
+impl NicInfo {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -141,10 +141,10 @@ fn interrupts_of(device: &Path) -> Vec<Interrupt> {
 
 /// What is to be said of an interface, for a port and node of that configuration or for none in particular.
 pub(super) fn judge(
-    facts: &Facts,
+    facts: &NicInfo,
     port: Option<&PortConfig>,
     node: Option<&NodeConfig>,
-    machine: &machine::Facts,
+    machine: &machine::MachineInfo,
 ) -> Vec<Finding> {
     let judged = Judge { facts, port, node, machine };
     let mut findings = vec![judged.interface()];
@@ -156,10 +156,10 @@ pub(super) fn judge(
 }
 
 struct Judge<'j> {
-    facts: &'j Facts,
+    facts: &'j NicInfo,
     port: Option<&'j PortConfig>,
     node: Option<&'j NodeConfig>,
-    machine: &'j machine::Facts,
+    machine: &'j machine::MachineInfo,
 }
 
 impl Judge<'_> {
@@ -412,8 +412,8 @@ mod tests {
     const NATIVE: Features =
         Features { basic: true, redirect: true, transmit: true, zero_copy: true, multi_buffer: true };
 
-    fn good() -> Facts {
-        Facts {
+    fn good() -> NicInfo {
+        NicInfo {
             name: "n3".to_owned(),
             up: true,
             mtu: 1600,
@@ -427,16 +427,16 @@ mod tests {
             gro: true,
             numa: Some(0),
             interrupts: vec![Interrupt { number: 38, name: "ice-n3-TxRx-0".to_owned(), cpus: vec![0] }],
-            ..Facts::default()
+            ..NicInfo::default()
         }
     }
 
-    fn machine() -> machine::Facts {
-        machine::Facts {
+    fn machine() -> machine::MachineInfo {
+        machine::MachineInfo {
             kernel: Some((6, 12)),
             cpus: vec![0, 1, 2, 3],
             numa: vec![vec![0, 1], vec![2, 3]],
-            ..machine::Facts::default()
+            ..machine::MachineInfo::default()
         }
     }
 
@@ -447,7 +447,7 @@ mod tests {
         toml::from_str(&text).unwrap()
     }
 
-    fn found(facts: &Facts, node: &str, port: &str, check: &str) -> Finding {
+    fn found(facts: &NicInfo, node: &str, port: &str, check: &str) -> Finding {
         let driver = if port.contains("driver") { "" } else { "driver = \"af_xdp\"\n" };
         let config = config(node, &format!("{driver}{port}"));
         let findings = judge(facts, Some(config.ports[0].get_ref()), Some(&config.node), &machine());
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_the_node_would_refuse_is_a_fault() {
-        let plain = Facts { features: Some(Features::default()), ..good() };
+        let plain = NicInfo { features: Some(Features::default()), ..good() };
         assert_eq!(found(&plain, "workers = 2", "attach = \"native\"", "xdp").verdict, Verdict::Fault);
         assert_eq!(found(&plain, "workers = 2", "", "xdp").verdict, Verdict::Advice);
         assert_eq!(found(&plain, "workers = 2", "copy = \"zero_copy\"", "zero_copy").verdict, Verdict::Fault);
@@ -475,9 +475,10 @@ mod tests {
             found(&good(), "workers = 2\nqueue_mode = \"shared\"", "", "queues").verdict,
             Verdict::Fault
         );
-        let long = Facts { mtu: 9000, features: Some(Features { multi_buffer: false, ..NATIVE }), ..good() };
+        let long =
+            NicInfo { mtu: 9000, features: Some(Features { multi_buffer: false, ..NATIVE }), ..good() };
         assert_eq!(found(&long, "", "", "mtu").verdict, Verdict::Fault);
-        assert_eq!(found(&Facts { mtu: 9000, ..good() }, "", "", "mtu").verdict, Verdict::Ok);
+        assert_eq!(found(&NicInfo { mtu: 9000, ..good() }, "", "", "mtu").verdict, Verdict::Ok);
     }
 
     #[test]
@@ -485,19 +486,19 @@ mod tests {
         let advised = found(&good(), "workers = 4\nsteer_by = \"ue\"", "", "queues");
         assert_eq!(advised.commands, ["ethtool -L n3 combined 4"]);
         let apart =
-            Facts { channels: Some(Channels { receive: 2, receive_max: 3, combined: false }), ..good() };
+            NicInfo { channels: Some(Channels { receive: 2, receive_max: 3, combined: false }), ..good() };
         let advised = found(&apart, "workers = 4\nsteer_by = \"ue\"", "", "queues");
         assert_eq!(advised.commands, ["ethtool -L n3 rx 3 tx 3"]);
         assert_eq!(found(&good(), "workers = 3", "", "queues").commands, ["ethtool -L n3 combined 3"]);
         assert!(found(&good(), "workers = 9", "", "queues").commands.is_empty(), "the NIC has eight");
-        let few = Facts { channels: None, ..good() };
+        let few = NicInfo { channels: None, ..good() };
         assert_eq!(found(&few, "workers = 4\nsteer_by = \"ue\"", "", "queues").verdict, Verdict::Ok);
     }
 
     #[test]
     fn the_hash_is_judged_by_what_the_nic_can_do() {
         let hash = |gtp: Option<u64>, udp: Option<u64>, receive_queues| {
-            let facts = Facts {
+            let facts = NicInfo {
                 gtp_hash: gtp.map(HashFields),
                 udp_hash: udp.map(HashFields),
                 receive_queues,
@@ -514,23 +515,23 @@ mod tests {
 
     #[test]
     fn joined_packets_and_small_rings_are_named() {
-        let lro = Facts { lro: true, ..good() };
+        let lro = NicInfo { lro: true, ..good() };
         assert_eq!(found(&lro, "", "", "offloads").commands, ["ethtool -K n3 lro off"]);
         assert_eq!(
             found(&good(), "", "driver = \"af_packet\"", "offloads").commands,
             ["ethtool -K n3 gro off"]
         );
-        let stripping = Facts { strips_vlans: true, ..good() };
+        let stripping = NicInfo { strips_vlans: true, ..good() };
         assert_eq!(found(&stripping, "", "", "offloads").commands, Vec::<String>::new());
         let vlan = found(&stripping, "", "vlan = 100", "offloads");
         assert_eq!((vlan.verdict, &*vlan.commands[0]), (Verdict::Fault, "ethtool -K n3 rxvlan off"));
         let packet = "driver = \"af_packet\"\nvlan = 100";
-        assert_eq!(found(&Facts { gro: false, ..stripping }, "", packet, "offloads").verdict, Verdict::Ok);
+        assert_eq!(found(&NicInfo { gro: false, ..stripping }, "", packet, "offloads").verdict, Verdict::Ok);
         let small =
-            Facts { rings: Some(RingSizes { rx: 256, rx_max: 4096, tx: 256, tx_max: 1024 }), ..good() };
+            NicInfo { rings: Some(RingSizes { rx: 256, rx_max: 4096, tx: 256, tx_max: 1024 }), ..good() };
         assert_eq!(found(&small, "", "", "rings").commands, ["ethtool -G n3 rx 4096 tx 1024"]);
         assert_eq!(
-            found(&Facts { mtu: 1500, ..good() }, "", "", "mtu").commands,
+            found(&NicInfo { mtu: 1500, ..good() }, "", "", "mtu").commands,
             ["ip link set dev n3 mtu 1564"]
         );
     }

@@ -9,7 +9,7 @@ use miette::miette;
 use super::{NameArg, entries, list};
 
 /// A route that is asked for.
-pub(super) struct RouteWish {
+pub(super) struct RouteRequest {
     pub(super) cost: u64,
     pub(super) inherit: bool,
     pub(super) capture: bool,
@@ -21,12 +21,12 @@ pub(super) struct RouteWish {
 pub(super) const RELIABILITY: u64 = FLAG_RELIABILITY as u64;
 
 /// What of a face can be changed.
-pub(super) struct FaceWish {
+pub(super) struct FaceRequest {
     pub(super) mtu: Option<u64>,
     pub(super) reliability: Option<bool>,
 }
 
-impl FaceWish {
+impl FaceRequest {
     fn parameters(&self) -> ControlParameters {
         ControlParameters {
             mtu: self.mtu,
@@ -55,7 +55,7 @@ pub(super) fn create_face(
     remote: &str,
     local: Option<&str>,
     permanent: bool,
-    wish: &FaceWish,
+    wish: &FaceRequest,
 ) -> miette::Result<()> {
     let asked = ControlParameters {
         uri: Some(remote.to_owned()),
@@ -75,7 +75,7 @@ pub(super) fn create_face(
 }
 
 /// `kaido ndn face update`.
-pub(super) fn update_face(router: &mut Consumer, face: u64, wish: &FaceWish) -> miette::Result<()> {
+pub(super) fn update_face(router: &mut Consumer, face: u64, wish: &FaceRequest) -> miette::Result<()> {
     let asked = ControlParameters { face: Some(face), ..wish.parameters() };
     let now = command(router, Module::Faces, "update", &asked).map_err(refused)?;
     let word = if now.flags.unwrap_or(0) & RELIABILITY != 0 { "on" } else { "off" };
@@ -96,7 +96,7 @@ pub(super) fn add_route(
     router: &mut Consumer,
     prefix: &NameArg,
     to: &str,
-    wish: &RouteWish,
+    wish: &RouteRequest,
 ) -> miette::Result<()> {
     let face = match find_face(router, to)? {
         Some(face) => face,

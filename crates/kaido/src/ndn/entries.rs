@@ -1,6 +1,6 @@
 //! The datasets of a router, read.
 
-use kaido_ndn::mgmt::{HotNameInfo, Sharing, WorkerInfo, kinds};
+use kaido_ndn::mgmt::{HeavyHitterInfo, Sharing, WorkerInfo, kinds};
 use kaido_wire::ndn::tlv::{Element, Elements, integer};
 use kaido_wire::ndn::{Name, types};
 use miette::miette;
@@ -111,7 +111,7 @@ pub(crate) struct Worker {
     pub(crate) packets: u64,
     /// Its part of the packets of all.
     pub(crate) share: f64,
-    pub(crate) handed_over: HandedOver,
+    pub(crate) handoffs: HandoffRow,
     pub(crate) pit_entries: u64,
     pub(crate) pit_max: u64,
     pub(crate) cs_entries: u64,
@@ -120,7 +120,7 @@ pub(crate) struct Worker {
 
 /// Packets that went to other workers.
 #[derive(Debug, Serialize)]
-pub(crate) struct HandedOver {
+pub(crate) struct HandoffRow {
     pub(crate) interests: u64,
     pub(crate) data: u64,
     pub(crate) nacks: u64,
@@ -144,7 +144,7 @@ impl From<&Sharing> for Workers {
             worker: info.number,
             packets: info.packets,
             share: share(info.packets, all),
-            handed_over: HandedOver {
+            handoffs: HandoffRow {
                 interests: info.handed_interests,
                 data: info.handed_data,
                 nacks: info.handed_nacks,
@@ -154,7 +154,7 @@ impl From<&Sharing> for Workers {
             cs_entries: info.cs_entries,
             cs_max: info.cs_max,
         };
-        let hot = |info: &HotNameInfo| HotName {
+        let hot = |info: &HeavyHitterInfo| HotName {
             name: info.name.as_deref().map(|octets| name(Some(octets))),
             share: share(info.share_ppm, 1_000_000),
         };
@@ -311,7 +311,7 @@ pub(super) fn workers(octets: &[u8]) -> miette::Result<Workers> {
                 cs_entries: count(kinds::WORKER_CS_ENTRIES),
                 cs_max: count(kinds::WORKER_CS_MAX),
             }),
-            kinds::HOT_NAME => sharing.hot.push(HotNameInfo {
+            kinds::HOT_NAME => sharing.hot.push(HeavyHitterInfo {
                 name: find(&fields, types::NAME).map(<[u8]>::to_vec),
                 share_ppm: count(kinds::HOT_SHARE),
             }),

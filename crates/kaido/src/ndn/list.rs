@@ -4,7 +4,7 @@ use kaido_ndn::client::{Consumer, dataset};
 use miette::{IntoDiagnostic, miette};
 use serde::Serialize;
 
-use super::entries::{self, Disk, HandedOver, HotName, Traffic, Worker, Workers};
+use super::entries::{self, Disk, HandoffRow, HotName, Traffic, Worker, Workers};
 use crate::show::table;
 
 /// A dataset of the router.
@@ -61,7 +61,7 @@ pub(super) fn status(router: &mut Consumer, json: bool) -> miette::Result<()> {
 fn workers(shared: &Workers) {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let row = |worker: &Worker| {
-        let HandedOver { interests, data, nacks } = worker.handed_over;
+        let HandoffRow { interests, data, nacks } = worker.handoffs;
         vec![
             worker.worker.to_string(),
             worker.packets.to_string(),

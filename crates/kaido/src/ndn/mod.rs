@@ -224,19 +224,23 @@ pub(crate) fn run(args: &NdnArgs) -> miette::Result<()> {
         Command::Status => list::status(&mut router, json),
         Command::Face(Face::List) => list::faces(&mut router, json),
         Command::Face(Face::Create { remote, local, permanent, mtu, reliability }) => {
-            let wish = change::FaceWish { mtu: *mtu, reliability: reliability.then_some(true) };
+            let wish = change::FaceRequest { mtu: *mtu, reliability: reliability.then_some(true) };
             change::create_face(&mut router, json, remote, local.as_deref(), *permanent, &wish)
         }
         Command::Face(Face::Update { face, mtu, reliability }) => change::update_face(
             &mut router,
             *face,
-            &change::FaceWish { mtu: *mtu, reliability: *reliability },
+            &change::FaceRequest { mtu: *mtu, reliability: *reliability },
         ),
         Command::Face(Face::Destroy { face }) => change::destroy_face(&mut router, *face),
         Command::Route(Route::List) => list::routes(&mut router, json),
         Command::Route(Route::Add { prefix, to, cost, no_inherit, capture, expires }) => {
-            let asked =
-                change::RouteWish { cost: *cost, inherit: !no_inherit, capture: *capture, expires: *expires };
+            let asked = change::RouteRequest {
+                cost: *cost,
+                inherit: !no_inherit,
+                capture: *capture,
+                expires: *expires,
+            };
             change::add_route(&mut router, prefix, to, &asked)
         }
         Command::Route(Route::Remove { prefix, to }) => change::remove_route(&mut router, prefix, to),

@@ -11,8 +11,8 @@ use kaido_xdp::{AttachMode, PLAIN_MTU_MAX};
 use kaido_xsk::BindMode;
 
 use super::StartFault;
-use super::board::{PortState, ShownPort};
-use super::ports::{Found, Program, fault, receive_queues, routable, tap_config};
+use super::board::{PortState, PortView};
+use super::ports::{Interfaces, Program, fault, receive_queues, routable, tap_config};
 use super::queues::{self, Plan, QueueFault};
 use super::trunk::{Queues, share};
 use crate::config::{Attach, CopyMode, Driver, PortConfig};
@@ -132,9 +132,9 @@ impl Device {
         self.set_wire(first.wire().clone());
     }
 
-    pub(super) fn shown(&self) -> ShownPort {
+    pub(super) fn shown(&self) -> PortView {
         let mut shown =
-            ShownPort::steady(self.config.name.get_ref(), &self.how(), self.interface.mtu as usize);
+            PortView::steady(self.config.name.get_ref(), &self.how(), self.interface.mtu as usize);
         shown.state = if self.wire().up { PortState::Up } else { PortState::Down };
         shown
     }
@@ -227,7 +227,7 @@ impl Binder {
     ///
     /// # Errors
     /// When the kernel does not take the pool for AF_XDP.
-    pub(super) fn new(found: &Found<'_>, pool: &'static FramePool) -> Result<Self, StartFault> {
+    pub(super) fn new(found: &Interfaces<'_>, pool: &'static FramePool) -> Result<Self, StartFault> {
         let is_xdp = |port: &PortConfig| *port.driver.get_ref() == Driver::AfXdp;
         let multi_buffer = found.wires().any(|(port, wire)| is_xdp(port) && is_long(pool, wire.mtu));
         let first = found.ports().find(|(port, _)| is_xdp(port));

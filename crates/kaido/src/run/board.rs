@@ -52,7 +52,7 @@ impl fmt::Display for PortState {
 
 /// A port as it is shown.
 #[derive(Clone, Debug)]
-pub(super) struct ShownPort {
+pub(super) struct PortView {
     pub(super) name: String,
     pub(super) how: String,
     pub(super) mtu: usize,
@@ -63,7 +63,7 @@ pub(super) struct ShownPort {
     pub(super) left_to_kernel: u64,
 }
 
-impl ShownPort {
+impl PortView {
     /// One that nothing happens to.
     pub(super) fn steady(name: &str, how: &str, mtu: usize) -> Self {
         Self {
@@ -78,17 +78,17 @@ impl ShownPort {
 }
 
 /// Reads what the programs of the ports have left to the kernel, by port; `None` while they are busy.
-type LeftToKernel = dyn Fn() -> Option<Vec<u64>> + Send + Sync;
+type KernelCountReader = dyn Fn() -> Option<Vec<u64>> + Send + Sync;
 
 /// All ports, by their numbers.
 #[derive(Clone, Default)]
 pub(super) struct PortBoard {
-    ports: Arc<Mutex<Vec<ShownPort>>>,
-    left_to_kernel: Option<Arc<LeftToKernel>>,
+    ports: Arc<Mutex<Vec<PortView>>>,
+    left_to_kernel: Option<Arc<KernelCountReader>>,
 }
 
 impl PortBoard {
-    pub(super) fn new(ports: Vec<ShownPort>) -> Self {
+    pub(super) fn new(ports: Vec<PortView>) -> Self {
         Self { ports: Arc::new(Mutex::new(ports)), left_to_kernel: None }
     }
 
@@ -103,7 +103,7 @@ impl PortBoard {
     }
 
     /// As they are now.
-    pub(super) fn list(&self) -> Vec<ShownPort> {
+    pub(super) fn list(&self) -> Vec<PortView> {
         let left = self.left_to_kernel.as_ref().and_then(|read| read());
         let mut ports = self.lock();
         for (port, left) in ports.iter_mut().zip(left.into_iter().flatten()) {
@@ -117,18 +117,18 @@ impl PortBoard {
     }
 
     /// Adds what the link monitor knows nothing of.
-    pub(super) fn push(&self, port: ShownPort) {
+    pub(super) fn push(&self, port: PortView) {
         self.lock().push(port);
     }
 
     /// Writes down what became of a port.
-    pub(super) fn update(&self, at: usize, change: impl FnOnce(&mut ShownPort)) {
+    pub(super) fn update(&self, at: usize, change: impl FnOnce(&mut PortView)) {
         if let Some(port) = self.lock().get_mut(at) {
             change(port);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<ShownPort>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<PortView>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -171,7 +171,7 @@ impl Health {
     /// What is the matter, a line each; nothing when all is well.
     pub(super) fn troubles(&self) -> Vec<String> {
         let of_port =
-            |port: ShownPort| port.state.trouble().map(|trouble| format!("port {}: {trouble}", port.name));
+            |port: PortView| port.state.trouble().map(|trouble| format!("port {}: {trouble}", port.name));
         let mut troubles: Vec<String> = self.board.list().into_iter().filter_map(of_port).collect();
         let silence = self.heartbeat.silent_for();
         if silence > SILENCE_MAX {
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn health_names_every_port_that_is_not_up_and_a_control_loop_that_stands() {
-        let board = PortBoard::new(vec![ShownPort::steady("n3", "af_xdp", 1500)]);
-        board.push(ShownPort::steady("n6", "af_xdp", 1500));
+        let board = PortBoard::new(vec![PortView::steady("n3", "af_xdp", 1500)]);
+        board.push(PortView::steady("n6", "af_xdp", 1500));
         let health = Health { board: board.clone(), heartbeat: Heartbeat::new() };
         assert_eq!(health.troubles(), Vec::<String>::new());
         board.update(0, |port| port.state = PortState::Gone);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use kaido_engine::{FramePool, PortTotals, WorkerCounters};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::board::{Heartbeat, PortBoard, ShownPort};
+use super::board::{Heartbeat, PortBoard, PortView};
 use super::port_trace::PortTraces;
 use super::server::Server;
 use super::{shown, workers};
@@ -17,10 +17,10 @@ use crate::api::{self, Answer, Question};
 const PACE_NS: i64 = 50_000_000;
 
 /// What a port has counted, and how many packets and octets of that the kernel's datapath has forwarded.
-pub(super) type Counted = (PortTotals, (u64, u64));
+pub(super) type CountedTraffic = (PortTotals, (u64, u64));
 
 /// What a function adds to what every node shows.
-pub(super) trait Shows {
+pub(super) trait FunctionView {
     /// Its name in the file.
     const FUNCTION: &'static str;
 
@@ -28,7 +28,7 @@ pub(super) trait Shows {
     fn datapath(&self) -> [&'static str; 3];
 
     /// What the ports have counted, given what the workers have.
-    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted>;
+    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<CountedTraffic>;
 
     /// The answer to a question that not every function has.
     fn answer(&self, question: Question) -> Answer;
@@ -47,7 +47,7 @@ pub(super) struct Control<S> {
     pub(super) function: S,
 }
 
-impl<S: Shows> Control<S> {
+impl<S: FunctionView> Control<S> {
     /// Turns until `stop` is set or `failed` says so.
     pub(super) fn run(&mut self, stop: &AtomicBool, failed: impl Fn() -> bool) {
         while !stop.load(Ordering::Relaxed) && !failed() {
@@ -81,12 +81,12 @@ struct View<'c, S> {
     node_id: &'c str,
     started: Instant,
     pool: &'static FramePool,
-    ports: &'c [ShownPort],
+    ports: &'c [PortView],
     workers: &'c [Arc<WorkerCounters>],
     function: &'c S,
 }
 
-impl<S: Shows> View<'_, S> {
+impl<S: FunctionView> View<'_, S> {
     fn answer(&self, question: Question) -> Answer {
         match question {
             Question::Status => Answer::Status(Box::new(self.status())),
@@ -98,7 +98,7 @@ impl<S: Shows> View<'_, S> {
         }
     }
 
-    fn counted(&self) -> Vec<Counted> {
+    fn counted(&self) -> Vec<CountedTraffic> {
         self.function.counted((0..self.ports.len()).map(|at| shown::totals(self.workers, at)).collect())
     }
 

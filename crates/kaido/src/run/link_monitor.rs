@@ -41,7 +41,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) type LinkHook = Box<dyn FnMut(usize, Option<&Device>) + Send>;
 
 /// What the monitor works on.
-pub(super) struct Monitored<P> {
+pub(super) struct MonitoredPorts<P> {
     pub(super) binder: Binder,
     pub(super) devices: Vec<Device>,
     /// The ports of each interface.
@@ -67,7 +67,7 @@ impl LinkMonitor {
     ///
     /// # Errors
     /// When netlink or a thread cannot be had.
-    pub(super) fn start<P: Program + 'static>(monitored: Monitored<P>) -> Result<Self, StartFault> {
+    pub(super) fn start<P: Program + 'static>(monitored: MonitoredPorts<P>) -> Result<Self, StartFault> {
         let port = monitored.devices.first().map_or("", |device| device.config.name.get_ref()).to_owned();
         let fault = |error: String| StartFault::Port {
             port: port.clone(),
@@ -98,7 +98,7 @@ impl Drop for LinkMonitor {
 }
 
 struct Watch<P> {
-    monitored: Monitored<P>,
+    monitored: MonitoredPorts<P>,
     /// By the interfaces' places: the one that ports are bound to, as last seen.
     bound: Vec<Option<Interface>>,
     /// Something did not succeed, or has not been looked at.
@@ -270,7 +270,7 @@ impl<P: Program + 'static> Watch<P> {
 
     /// Opens queues for all workers, and has packets come to them; by port.
     fn open(&mut self, trunk: usize, interface: Option<&Interface>) -> Result<(Interface, Queues), String> {
-        let Monitored { binder, devices, trunks, programs, inboxes, .. } = &mut self.monitored;
+        let MonitoredPorts { binder, devices, trunks, programs, inboxes, .. } = &mut self.monitored;
         let device = &mut devices[trunks[trunk][0]];
         let mut programs = lock(programs);
         let program = device.program.and_then(|program| programs.get_mut(program));
@@ -397,7 +397,7 @@ impl<P: Program + 'static> Watch<P> {
     }
 
     fn restore_side(&mut self, at: usize) {
-        let Monitored { devices, inboxes, watcher, board, .. } = &mut self.monitored;
+        let MonitoredPorts { devices, inboxes, watcher, board, .. } = &mut self.monitored;
         let device = &mut devices[at];
         let (port, name) = (device.config.name.get_ref().clone(), device.interface.name.clone());
         let opened = open_side(device, inboxes.len());
@@ -456,7 +456,7 @@ impl<P: Program + 'static> Watch<P> {
 
     /// Shows how a port is.
     fn show(&self, at: usize) {
-        let Monitored { binder, devices, board, .. } = &self.monitored;
+        let MonitoredPorts { binder, devices, board, .. } = &self.monitored;
         let device = &devices[at];
         let interface = &device.interface;
         let mtu = binder.mtu(device, interface);

@@ -38,8 +38,8 @@ pub(crate) use self::queues::Plan;
 pub(crate) use self::upf::no_room_for_tables;
 
 use self::board::Health;
-use self::metrics::{Exporter, Offer};
-use self::ports::{Opened, Program, Queue};
+use self::metrics::{Exporter, MetricsSource};
+use self::ports::{OpenPorts, Program, Queue};
 use self::server::Server;
 use crate::config::{Base, Config, DEFAULT_SOCKET, LogFormat, MetricsListen};
 use crate::signals::stop_flag;
@@ -102,11 +102,11 @@ pub(crate) enum StartFault {
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config) -> miette::Result<()> {
     start_log(config.base());
-    let ground = Ground::lay(config)?;
+    let context = NodeContext::lay(config)?;
     let ended = match config {
-        Config::Upf(config) => upf::run(config, ground),
-        Config::Gre(config) => gre::run(config, ground),
-        Config::Ndn(config) => ndn::run(config, ground),
+        Config::Upf(config) => upf::run(config, context),
+        Config::Gre(config) => gre::run(config, context),
+        Config::Ndn(config) => ndn::run(config, context),
     };
     // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
     if ended.is_ok() {
@@ -127,7 +127,7 @@ fn log_stop() {
 }
 
 /// What there is before any function.
-struct Ground {
+struct NodeContext {
     /// Set when the node is to stop.
     stop: Arc<AtomicBool>,
     server: Server,
@@ -136,7 +136,7 @@ struct Ground {
     pool: &'static FramePool,
 }
 
-impl Ground {
+impl NodeContext {
     fn lay(config: &Config) -> miette::Result<Self> {
         let base = config.base();
         let stop = stop_flag()?;
@@ -181,13 +181,13 @@ fn no_socket(error: ErrorKind) -> &'static str {
 }
 
 /// The workers of a node.
-struct Crew {
+struct WorkerSet {
     stop: Arc<AtomicBool>,
     tracer: Arc<Tracer<PortRecord>>,
     workers: Vec<WorkerHandle>,
 }
 
-impl Crew {
+impl WorkerSet {
     /// Starts a worker for each set of queues, with a function of its own.
     fn start(
         base: &Base,
@@ -232,7 +232,7 @@ impl Crew {
 
     /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
     /// `asked` says whether the node was told to stop.
-    fn end<P: Program + 'static>(self, opened: &mut Opened<P>, asked: &AtomicBool) -> miette::Result<()> {
+    fn end<P: Program + 'static>(self, opened: &mut OpenPorts<P>, asked: &AtomicBool) -> miette::Result<()> {
         let died = !asked.load(Ordering::Relaxed);
         opened.detach();
         self.stop.store(true, Ordering::Relaxed);
@@ -250,10 +250,10 @@ impl Crew {
 /// Starts the thread that is scraped.
 fn export(
     endpoint: kaido_metrics::Endpoint,
-    offer: impl Offer + 'static,
+    source: impl MetricsSource + 'static,
     health: Health,
 ) -> miette::Result<Exporter> {
-    Exporter::start(endpoint, Box::new(offer), health)
+    Exporter::start(endpoint, Box::new(source), health)
         .into_diagnostic()
         .wrap_err("cannot start the metrics thread")
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use kaido_engine::tracer::{PortRecord, Tracer, WatchId};
-use kaido_engine::{Fate, PortId};
+use kaido_engine::{Disposition, PortId};
 
-use crate::api::{self, Answer, TraceOf, TraceQuestion, TracedFate};
+use crate::api::{self, Answer, PacketDisposition, TraceOf, TraceQuestion};
 
 /// A reader that does not come back for so long has gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -107,8 +107,8 @@ fn error(message: &str) -> Answer {
 }
 
 fn traced(record: &PortRecord, ports: &[String]) -> api::TracedPacket {
-    let leaves = record.fates.iter().find_map(|fate| match fate {
-        Fate::Sent { port, .. } => Some(*port),
+    let leaves = record.dispositions.iter().find_map(|disposition| match disposition {
+        Disposition::Sent { port, .. } => Some(*port),
         _ => None,
     });
     let port = record.port.or(leaves).map(|port| name(ports, port)).unwrap_or_default();
@@ -122,9 +122,13 @@ fn traced(record: &PortRecord, ports: &[String]) -> api::TracedPacket {
         rule: None,
         matched_ns: None,
         took_ns: nanoseconds(record.took),
-        verdict: verdict(&record.fates, false).to_owned(),
-        frame: frame(record.len, &record.front),
-        fates: record.fates.iter().map(|fate| shown_fate(fate, |port| name(ports, port))).collect(),
+        verdict: verdict(&record.dispositions, false).to_owned(),
+        frame: frame(record.len, &record.head),
+        dispositions: record
+            .dispositions
+            .iter()
+            .map(|disposition| shown_disposition(disposition, |port| name(ports, port)))
+            .collect(),
     }
 }
 
@@ -133,11 +137,11 @@ fn name(ports: &[String], port: PortId) -> String {
 }
 
 /// What became of a packet, in one word.
-pub(super) fn verdict(fates: &[Fate], is_buffered: bool) -> &'static str {
-    match fates.last() {
-        Some(Fate::Sent { .. }) => "sent",
-        Some(Fate::Dropped(_)) => "dropped",
-        Some(Fate::ToKernel) => "kernel",
+pub(super) fn verdict(dispositions: &[Disposition], is_buffered: bool) -> &'static str {
+    match dispositions.last() {
+        Some(Disposition::Sent { .. }) => "sent",
+        Some(Disposition::Dropped(_)) => "dropped",
+        Some(Disposition::ToKernel) => "kernel",
         None if is_buffered => "buffered",
         None => "waits",
     }
@@ -148,21 +152,26 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// A frame, its front in hexadecimal.
-pub(super) fn frame(len: usize, front: &[u8]) -> api::TracedFrame {
-    let mut octets = String::with_capacity(2 * front.len());
-    for octet in front {
+pub(super) fn frame(len: usize, head: &[u8]) -> api::TracedFrame {
+    let mut octets = String::with_capacity(2 * head.len());
+    for octet in head {
         octets
             .extend([octet >> 4, octet & 0xf].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('?')));
     }
     api::TracedFrame { len, octets }
 }
 
-/// A fate, with the name of its port.
-pub(super) fn shown_fate(fate: &Fate, name: impl Fn(PortId) -> String) -> TracedFate {
-    match fate {
-        Fate::Sent { port, len, front } => TracedFate::Sent { port: name(*port), frame: frame(*len, front) },
-        Fate::Dropped(reason) => TracedFate::Dropped { reason: reason.name().to_owned() },
-        Fate::ToKernel => TracedFate::Kernel,
+/// A disposition, with the name of its port.
+pub(super) fn shown_disposition(
+    disposition: &Disposition,
+    name: impl Fn(PortId) -> String,
+) -> PacketDisposition {
+    match disposition {
+        Disposition::Sent { port, len, head } => {
+            PacketDisposition::Sent { port: name(*port), frame: frame(*len, head) }
+        }
+        Disposition::Dropped(reason) => PacketDisposition::Dropped { reason: reason.name().to_owned() },
+        Disposition::ToKernel => PacketDisposition::Kernel,
     }
 }
 

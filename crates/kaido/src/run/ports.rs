@@ -1,4 +1,4 @@
-//! Opens the ports of a configuration: devices, programs, routes. What a function asks of its ports is in [`Demands`].
+//! Opens the ports of a configuration: devices, programs, routes. What a function asks of its ports is in [`PortRequirements`].
 
 use std::net::IpAddr;
 use std::ops::DerefMut;
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
 use kaido_engine::port::{Port, TapConfig, TapPort};
-use kaido_engine::{FramePool, Inbox, KernelPath, PortId, Route, Routes, Wanted};
-use kaido_xdp::Mounted;
+use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes};
+use kaido_xdp::LoadedProgram;
 
 use super::StartFault;
 pub(super) use super::binder::{Binder, Device};
 use super::binder::{NO_PROGRAM, open_packet, spread};
 use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
-use super::link_monitor::{LinkHook, LinkMonitor, Monitored};
+use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
 use super::trunk::{Queues, share, trunks};
 use crate::config::{Base, Driver, PortConfig};
 
@@ -24,7 +24,7 @@ use crate::config::{Base, Driver, PortConfig};
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
 
 /// A program of AF_XDP ports: it brings packets to their sockets, and may do more.
-pub(super) trait Program: Send + DerefMut<Target = Mounted> {
+pub(super) trait Program: Send + DerefMut<Target = LoadedProgram> {
     /// Lets packets of a receive queue go to a socket.
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error>;
     /// The node has these addresses now.
@@ -38,7 +38,7 @@ pub(super) trait Program: Send + DerefMut<Target = Mounted> {
 }
 
 /// What a function asks of its ports.
-pub(super) trait Demands {
+pub(super) trait PortRequirements {
     /// The program of its AF_XDP ports.
     type Program: Program + 'static;
 
@@ -69,14 +69,14 @@ pub(super) trait Demands {
 }
 
 /// The interfaces of the ports, in their order, with what had to be made for them. That of a VLAN is its TAP device.
-pub(super) struct Found<'c> {
+pub(super) struct Interfaces<'c> {
     pub(super) base: &'c Base,
     pub(super) interfaces: Vec<Interface>,
-    made: Vec<Made>,
+    made: Vec<PortParts>,
 }
 
 /// All ports, and what must live as long as they do.
-pub(super) struct Opened<P> {
+pub(super) struct OpenPorts<P> {
     pub(super) devices: Vec<Device>,
     /// The ports of each interface.
     trunks: Vec<Vec<usize>>,
@@ -99,7 +99,7 @@ pub(super) fn fault(
     StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
 }
 
-impl<'c> Found<'c> {
+impl<'c> Interfaces<'c> {
     /// Looks the interfaces up; TAP devices are made, and DPDK devices opened. Ports that `takes_all` are to receive frames
     /// to every address.
     pub(super) fn look(
@@ -127,12 +127,12 @@ impl<'c> Found<'c> {
     }
 }
 
-impl<P: Program + 'static> Opened<P> {
+impl<P: Program + 'static> OpenPorts<P> {
     /// Opens every port; no program is attached yet.
     pub(super) fn open(
-        found: Found<'_>,
+        found: Interfaces<'_>,
         pool: &'static FramePool,
-        demands: &mut impl Demands<Program = P>,
+        requirements: &mut impl PortRequirements<Program = P>,
         takes_all: impl Fn(&PortConfig) -> bool,
     ) -> Result<Self, StartFault> {
         let base = found.base;
@@ -140,7 +140,7 @@ impl<P: Program + 'static> Opened<P> {
         let (routes, wanted) = Routes::new();
         let binder = Binder::new(&found, pool)?;
         let trunks = trunks(base.ports.iter().map(toml::Spanned::get_ref));
-        let (mut devices, mut made) = devices(found, &trunks, demands, takes_all);
+        let (mut devices, mut made) = devices(found, &trunks, requirements, takes_all);
         // By port, then by worker: one, or one for each.
         let mut opened: Queues = base.ports.iter().map(|_| Vec::new()).collect();
         let mut sockets: Vec<Sockets> = base.ports.iter().map(|_| Vec::new()).collect();
@@ -171,8 +171,8 @@ impl<P: Program + 'static> Opened<P> {
             }
             join(&mut devices, members);
         }
-        demands.sockets_opened(&devices);
-        let programs = load_all(&mut devices, &sockets, demands, binder.multi_buffer)?;
+        requirements.sockets_opened(&devices);
+        let programs = load_all(&mut devices, &sockets, requirements, binder.multi_buffer)?;
         trunks.iter().for_each(|members| join(&mut devices, members));
         // Behind the ports of the configuration come the kernel's sides of those that have one.
         let mut sides = Vec::new();
@@ -184,7 +184,7 @@ impl<P: Program + 'static> Opened<P> {
         }
         let paths = devices.iter().map(|device| match (device.side, device.config.driver.get_ref()) {
             (Some(side), _) => KernelPath::Tap(side),
-            (None, Driver::AfXdp) => demands.kernel_path(),
+            (None, Driver::AfXdp) => requirements.kernel_path(),
             (None, Driver::AfPacket) => KernelPath::Shared,
             (None, Driver::Tap | Driver::Dpdk) => KernelPath::None,
         });
@@ -195,7 +195,7 @@ impl<P: Program + 'static> Opened<P> {
         }
         devices.iter().for_each(Device::warn_of_stripping);
         let programs = Arc::new(Mutex::new(programs));
-        static_routes(&devices, &routes, demands);
+        static_routes(&devices, &routes, requirements);
         let watcher = watch(&devices, &routes, wanted, &programs)?;
         // What has no port of its own is counted by the first of its interface.
         let first = |device: &Device| device.program.filter(|_| device.place == 0);
@@ -235,7 +235,7 @@ impl<P: Program + 'static> Opened<P> {
         inboxes: Vec<Arc<Inbox>>,
         hook: Option<LinkHook>,
     ) -> Result<(), StartFault> {
-        self.monitor = Some(LinkMonitor::start(Monitored {
+        self.monitor = Some(LinkMonitor::start(MonitoredPorts {
             binder: self.binder.clone(),
             devices: self.devices.clone(),
             trunks: self.trunks.clone(),
@@ -291,7 +291,7 @@ fn join(devices: &mut [Device], members: &[usize]) {
 fn load_all<P: Program>(
     devices: &mut [Device],
     sockets: &[Sockets],
-    demands: &mut impl Demands<Program = P>,
+    requirements: &mut impl PortRequirements<Program = P>,
     multi_buffer: bool,
 ) -> Result<Vec<P>, StartFault> {
     let mut programs = Vec::new();
@@ -301,7 +301,7 @@ fn load_all<P: Program>(
             at += 1;
             continue;
         }
-        let loaded = demands.program(at, device.wire(), multi_buffer).and_then(|mut program| {
+        let loaded = requirements.program(at, device.wire(), multi_buffer).and_then(|mut program| {
             let mut told = sockets[at].iter();
             told.try_for_each(|(queue, socket)| program.register_socket(*queue, socket.as_fd()))?;
             Ok(program)
@@ -312,7 +312,7 @@ fn load_all<P: Program>(
                 programs.push(program);
                 at += 1;
             }
-            Err(error) if demands.asks_for_less(&error) => {
+            Err(error) if requirements.asks_for_less(&error) => {
                 programs.clear();
                 at = 0;
             }
@@ -367,7 +367,7 @@ fn left_to_kernel<P: Program + 'static>(
 
 /// What was made for a port before its interface could be looked up.
 #[derive(Default)]
-struct Made {
+struct PortParts {
     tap: Option<TapPort>,
     dpdk: Option<DpdkQueue>,
     /// The interface of which the port is a VLAN.
@@ -389,8 +389,8 @@ fn interface(
     port: &PortConfig,
     dpdk: &mut DpdkDevices<'_>,
     takes_all: bool,
-) -> Result<(Interface, Made), StartFault> {
-    let mut made = Made::default();
+) -> Result<(Interface, PortParts), StartFault> {
+    let mut made = PortParts::default();
     let (mut mac, mut mtu) = (None, None);
     if *port.driver.get_ref() == Driver::Dpdk {
         let queue = dpdk.open(port, takes_all)?;
@@ -431,18 +431,18 @@ fn existing(port: &PortConfig, name: &str) -> Result<Interface, StartFault> {
 
 /// The ports with their interfaces, not opened yet, and what was made for them.
 fn devices(
-    found: Found<'_>,
+    found: Interfaces<'_>,
     trunks: &[Vec<usize>],
-    demands: &impl Demands,
+    requirements: &impl PortRequirements,
     takes_all: impl Fn(&PortConfig) -> bool,
-) -> (Vec<Device>, Vec<Made>) {
+) -> (Vec<Device>, Vec<PortParts>) {
     let ports: Vec<&PortConfig> = found.base.ports.iter().map(toml::Spanned::get_ref).collect();
     let (interfaces, mut made) = (found.interfaces, found.made);
     let parts = ports.iter().zip(interfaces).zip(&mut made);
     let mut devices: Vec<Device> = parts
         .map(|((&port, interface), made)| {
             let trunk = made.trunk.take();
-            Device::new(port, (interface, trunk), takes_all(port), demands.tunnel_addresses(port))
+            Device::new(port, (interface, trunk), takes_all(port), requirements.tunnel_addresses(port))
         })
         .collect();
     for members in trunks.iter().filter(|members| members.iter().any(|&at| ports[at].vlan.is_some())) {
@@ -453,7 +453,7 @@ fn devices(
         let first = &mut devices[members[0]];
         first.vids = of_members().map(PortConfig::vid).collect();
         // What one of them asks for, the queues of all must have.
-        let tunnels = of_members().map(|port| demands.tunnel_addresses(port)).max_by_key(|to| to.len());
+        let tunnels = of_members().map(|port| requirements.tunnel_addresses(port)).max_by_key(|to| to.len());
         first.widen(tunnels.unwrap_or_default(), of_members().any(&takes_all));
     }
     (devices, made)
@@ -461,7 +461,7 @@ fn devices(
 
 /// Behind a TAP device is the kernel alone: it takes what is in the device's networks and
 /// everything that no other route is for, where the function says so.
-fn static_routes(devices: &[Device], routes: &Routes, demands: &impl Demands) {
+fn static_routes(devices: &[Device], routes: &Routes, requirements: &impl PortRequirements) {
     let mut fixed = Vec::new();
     for (number, device) in (0u8..).zip(devices) {
         if *device.config.driver.get_ref() != Driver::Tap {
@@ -469,7 +469,7 @@ fn static_routes(devices: &[Device], routes: &Routes, demands: &impl Demands) {
         }
         let route = Route { port: Some(PortId(number)), gateway: None, metric: u32::MAX };
         fixed.extend(device.config.addresses.iter().map(|prefix| (prefix.addr, prefix.len, route)));
-        if demands.is_way_out(&device.config) {
+        if requirements.is_way_out(&device.config) {
             routes.set_elsewhere(PortId(number));
             fixed.push((IpAddr::from([0; 4]), 0, route));
             fixed.push((IpAddr::from([0; 16]), 0, route));
@@ -483,7 +483,7 @@ fn static_routes(devices: &[Device], routes: &Routes, demands: &impl Demands) {
 fn watch<P: Program + 'static>(
     devices: &[Device],
     routes: &Arc<Routes>,
-    wanted: Receiver<Wanted>,
+    wanted: Receiver<NeighbourRequest>,
     programs: &Arc<Mutex<Vec<P>>>,
 ) -> Result<RouteWatcher, StartFault> {
     let mirrored = (0u8..)

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kaido_engine::port::{Port, SharedXdp, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::shared::{Order, QueueMode, SharedPort, SharedQueue};
 use kaido_engine::steer::{SteerQueue, SteerRules, relay, steer};
-use kaido_wire::spread::SpreadBy;
+use kaido_wire::rss::SpreadBy;
 use kaido_xsk::{BindMode, Error};
 use thiserror::Error;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kaido_engine::{PortId, PortTotals, WorkerCounters};
 
-use super::board::ShownPort;
+use super::board::PortView;
 use crate::api;
 
 /// What workers have counted on the port of that number.
@@ -14,7 +14,7 @@ pub(super) fn totals(workers: &[Arc<WorkerCounters>], at: usize) -> PortTotals {
 
 /// A port, of whose packets the kernel's datapath forwarded so many and so many octets.
 pub(super) fn port(
-    port: &ShownPort,
+    port: &PortView,
     totals: &PortTotals,
     (kernel_packets, kernel_bytes): (u64, u64),
 ) -> api::Port {
@@ -36,8 +36,8 @@ pub(super) fn port(
 }
 
 /// Drops by port and reason, given each port's totals.
-pub(super) fn drops(ports: &[ShownPort], totals: impl Fn(usize) -> PortTotals) -> Vec<api::Drop> {
-    let of_port = |(at, port): (usize, &ShownPort)| {
+pub(super) fn drops(ports: &[PortView], totals: impl Fn(usize) -> PortTotals) -> Vec<api::Drop> {
+    let of_port = |(at, port): (usize, &PortView)| {
         let name = port.name.clone();
         totals(at).drops.into_iter().map(move |(reason, packets)| api::Drop {
             port: name.clone(),

@@ -1,6 +1,6 @@
 //! Which ports share an interface, each with a VLAN of its own.
 
-use kaido_engine::port::{Port, Strangers, vlan_ports};
+use kaido_engine::port::{Port, UnclaimedFrames, vlan_ports};
 
 use super::StartFault;
 use super::binder::Device;
@@ -33,13 +33,13 @@ pub(super) fn share(device: &Device, queues: Vec<Box<dyn Port>>) -> Result<Queue
     if device.vids.is_empty() {
         return Ok(vec![queues]);
     }
-    let strangers = match *device.config.driver.get_ref() {
-        Driver::AfPacket => Strangers::Kernels,
-        Driver::AfXdp | Driver::Tap | Driver::Dpdk => Strangers::Dropped,
+    let unclaimed = match *device.config.driver.get_ref() {
+        Driver::AfPacket => UnclaimedFrames::Kernels,
+        Driver::AfXdp | Driver::Tap | Driver::Dpdk => UnclaimedFrames::Dropped,
     };
     let mut by_port: Queues = device.vids.iter().map(|_| Vec::new()).collect();
     for queue in queues {
-        let shared = vlan_ports(queue, &device.vids, strangers)
+        let shared = vlan_ports(queue, &device.vids, unclaimed)
             .map_err(|error| fault(&device.config, error, "raise the limit of open files"))?;
         for (ports, port) in by_port.iter_mut().zip(shared) {
             ports.push(Box::new(port));

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use kaido_engine::shared::SharedTotals;
 use kaido_engine::{PortId, PortTotals, WorkerCounters};
 
-use super::board::ShownPort;
+use super::board::PortView;
 use crate::api;
 
 /// Every worker: how it waits, and what it has done on each port.
-pub(super) fn workers(workers: &[Arc<WorkerCounters>], ports: &[ShownPort]) -> Vec<api::Worker> {
+pub(super) fn workers(workers: &[Arc<WorkerCounters>], ports: &[PortView]) -> Vec<api::Worker> {
     workers.iter().map(|counters| worker(counters, ports)).collect()
 }
 
-fn worker(counters: &WorkerCounters, ports: &[ShownPort]) -> api::Worker {
+fn worker(counters: &WorkerCounters, ports: &[PortView]) -> api::Worker {
     let polling = counters.polling();
-    let port = |(number, port): (u8, &ShownPort)| {
+    let port = |(number, port): (u8, &PortView)| {
         let number = PortId(number);
         let totals = PortTotals::of([counters], number);
         api::WorkerPort {
@@ -36,8 +36,8 @@ fn worker(counters: &WorkerCounters, ports: &[ShownPort]) -> api::Worker {
     }
 }
 
-fn shared(totals: SharedTotals) -> api::Shared {
-    api::Shared {
+fn shared(totals: SharedTotals) -> api::SharedQueueCounts {
+    api::SharedQueueCounts {
         blocks: totals.blocks,
         packets: totals.packets,
         cas_attempts: totals.cas_attempts,

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use kaido_wire::{EtherType, IpProtocol, gre, gtpu, ip, ipv4, ipv6, vlan};
 
 use super::pcapng::octets;
-use crate::api::{TracedFate, TracedPacket};
+use crate::api::{PacketDisposition, TracedPacket};
 use crate::config::Prefix;
 
 /// Octets of each frame that a filter needs: the longest headers, outside and inside.
@@ -30,11 +30,11 @@ pub(crate) struct Filter(Vec<Term>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
     wanted: bool,
-    what: What,
+    what: FilterKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum FilterKind {
     Host(IpAddr),
     Net(Prefix),
     Port(u16),
@@ -79,15 +79,15 @@ impl FromStr for Filter {
     }
 }
 
-fn what(kind: &str, value: &str) -> Result<What, String> {
+fn what(kind: &str, value: &str) -> Result<FilterKind, String> {
     let fault = || format!("`{kind} {value}` is no term of a filter; {HELP}");
     let address = || value.parse::<IpAddr>().map_err(|_| fault());
     match kind {
-        "host" => address().map(What::Host),
-        "ue" => address().map(What::Ue),
-        "net" => Prefix::try_from(value.to_owned()).map(What::Net).map_err(|_| fault()),
-        "port" => value.parse().map(What::Port).map_err(|_| fault()),
-        "teid" => super::teid(value).map(What::Teid).map_err(|_| fault()),
+        "host" => address().map(FilterKind::Host),
+        "ue" => address().map(FilterKind::Ue),
+        "net" => Prefix::try_from(value.to_owned()).map(FilterKind::Net).map_err(|_| fault()),
+        "port" => value.parse().map(FilterKind::Port).map_err(|_| fault()),
+        "teid" => super::teid(value).map(FilterKind::Teid).map_err(|_| fault()),
         "proto" => {
             let named = match value {
                 "tcp" => Some(IpProtocol::TCP),
@@ -99,7 +99,7 @@ fn what(kind: &str, value: &str) -> Result<What, String> {
                 _ => None,
             };
             let number = named.map(|protocol| protocol.0).or_else(|| value.parse().ok());
-            number.map(What::Proto).ok_or_else(fault)
+            number.map(FilterKind::Proto).ok_or_else(fault)
         }
         _ => Err(fault()),
     }
@@ -108,9 +108,9 @@ fn what(kind: &str, value: &str) -> Result<What, String> {
 impl Filter {
     /// Whether a packet is shown.
     pub(super) fn admits(&self, packet: &TracedPacket) -> bool {
-        let left = packet.fates.iter().filter_map(|fate| match fate {
-            TracedFate::Sent { frame, .. } => Some(frame),
-            TracedFate::Dropped { .. } | TracedFate::Kernel => None,
+        let left = packet.dispositions.iter().filter_map(|disposition| match disposition {
+            PacketDisposition::Sent { frame, .. } => Some(frame),
+            PacketDisposition::Dropped { .. } | PacketDisposition::Kernel => None,
         });
         let frames = std::iter::once(&packet.frame).chain(left);
         let layers: Vec<Layer> = frames
@@ -121,7 +121,7 @@ impl Filter {
     }
 }
 
-impl What {
+impl FilterKind {
     fn is_met(self, layer: &Layer) -> bool {
         let ends = [layer.src, layer.dst];
         match self {
@@ -220,7 +220,7 @@ mod tests {
             took_ns: 0,
             verdict: "sent".to_owned(),
             frame: frame(&outer),
-            fates: vec![TracedFate::Sent { port: "n6".to_owned(), frame: frame(inner) }],
+            dispositions: vec![PacketDisposition::Sent { port: "n6".to_owned(), frame: frame(inner) }],
         }
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let outer = format!("45000038000000004 02f0000 c0000201 c0000202 2000 0800 00000007 {inner}");
         let octets = format!("020000000001 020000000002 0800 {outer}").replace(' ', "");
         let mut packet = packet();
-        (packet.fates, packet.frame) = (Vec::new(), TracedFrame { len: octets.len() / 2, octets });
+        (packet.dispositions, packet.frame) = (Vec::new(), TracedFrame { len: octets.len() / 2, octets });
         for (text, admits) in
             [("proto gre and host 192.0.2.1", true), ("host 10.9.0.1 and port 53", true), ("teid 7", false)]
         {

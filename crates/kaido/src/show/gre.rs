@@ -26,12 +26,12 @@ pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
             .kernel
             .iter()
             .map(|port| {
-                let counts = [port.across, port.stripped, port.handed, port.kernel, port.dropped];
+                let counts = [port.passed, port.stripped, port.handed, port.kernel, port.dropped];
                 let counts = counts.iter().map(ToString::to_string);
                 std::iter::once(port.port.clone()).chain(counts).collect()
             })
             .collect();
-        table(&["in the kernel", "across", "stripped", "to engine", "to kernel", "dropped"], &rows);
+        table(&["in the kernel", "passed", "stripped", "to engine", "to kernel", "dropped"], &rows);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::trace::rule_of;
-use crate::api::{self, TracedFate, TracedFrame, TracedPacket};
+use crate::api::{self, PacketDisposition, TracedFrame, TracedPacket};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -59,8 +59,8 @@ impl<W: Write> Pcapng<W> {
 
     /// Writes a packet as it came in, and what left because of it.
     pub(super) fn packet(&mut self, packet: &TracedPacket) -> io::Result<()> {
-        let reasons = packet.fates.iter().filter_map(|fate| match fate {
-            TracedFate::Dropped { reason } => Some(format!(": {reason}")),
+        let reasons = packet.dispositions.iter().filter_map(|disposition| match disposition {
+            PacketDisposition::Dropped { reason } => Some(format!(": {reason}")),
             _ => None,
         });
         let verdict = format!("{}{}", packet.verdict, reasons.collect::<String>());
@@ -78,8 +78,8 @@ impl<W: Write> Pcapng<W> {
             self.frame(&packet.port, packet.time_ns, &packet.frame, INBOUND, &format!("in: {comment}"))?;
         }
         let left_ns = packet.time_ns + packet.took_ns;
-        for fate in &packet.fates {
-            if let TracedFate::Sent { port, frame } = fate {
+        for disposition in &packet.dispositions {
+            if let PacketDisposition::Sent { port, frame } = disposition {
                 self.frame(port, left_ns, frame, OUTBOUND, &format!("out: {comment}"))?;
             }
         }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::api::TracedRule;
 
-    fn traced(fates: Vec<TracedFate>, verdict: &str) -> TracedPacket {
+    fn traced(dispositions: Vec<PacketDisposition>, verdict: &str) -> TracedPacket {
         TracedPacket {
             time_ns: 1_700_000_000_123_456_789,
             seid: "0x8000000000000001".to_owned(),
@@ -175,7 +175,7 @@ mod tests {
             took_ns: 2000,
             verdict: verdict.to_owned(),
             frame: frame(),
-            fates,
+            dispositions,
         }
     }
 
@@ -192,9 +192,9 @@ mod tests {
     fn a_capture_is_read_by_its_dissector() {
         let ports = ["n3", "n6"].map(str::to_owned);
         let mut writer = Pcapng::new(Vec::new(), &ports).unwrap();
-        let sent = TracedFate::Sent { port: "n3".to_owned(), frame: frame() };
+        let sent = PacketDisposition::Sent { port: "n3".to_owned(), frame: frame() };
         writer.packet(&traced(vec![sent], "sent")).unwrap();
-        let dropped = TracedFate::Dropped { reason: "gate_closed".to_owned() };
+        let dropped = PacketDisposition::Dropped { reason: "gate_closed".to_owned() };
         writer.packet(&traced(vec![dropped], "dropped")).unwrap();
         let file = writer.output;
         let mut kinds = Vec::new();

@@ -11,7 +11,9 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::filter::{self, Filter};
 use super::pcapng::Pcapng;
 use super::{ask, unexpected};
-use crate::api::{self, Answer, Question, TraceOf, TraceQuestion, TraceRead, TracedFate, TracedPacket};
+use crate::api::{
+    self, Answer, PacketDisposition, Question, TraceOf, TraceQuestion, TraceRead, TracedPacket,
+};
 
 /// How often the node is asked.
 const PACE: Duration = Duration::from_millis(100);
@@ -20,7 +22,7 @@ const PACE: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
-    of: Of,
+    of: FrameOf,
     /// Packets after which it ends; without it and without --seconds it goes on until interrupted.
     #[arg(long, value_name = "N", value_parser = packets)]
     count: Option<usize>,
@@ -34,7 +36,7 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, clap::Args)]
 #[group(required = false, multiple = false)]
-struct Of {
+struct FrameOf {
     /// A UE's address; the session that has it, both ways.
     #[arg(long, value_name = "ADDRESS")]
     ue: Option<IpAddr>,
@@ -77,7 +79,7 @@ pub(crate) fn seid(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("`{text}` is no SEID; write 0x8000000000000001 or a decimal number"))
 }
 
-impl Of {
+impl FrameOf {
     fn wanted(&self) -> TraceOf {
         let session = self.ue.map(TraceOf::Ue).or_else(|| self.seid.map(TraceOf::Seid));
         session.unwrap_or_else(|| TraceOf::Ports(self.port.clone()))
@@ -92,7 +94,7 @@ struct Trace<'s> {
 }
 
 impl<'s> Trace<'s> {
-    fn begin(socket: &'s Path, of: &Of, snap: usize) -> miette::Result<Self> {
+    fn begin(socket: &'s Path, of: &FrameOf, snap: usize) -> miette::Result<Self> {
         match ask(socket, &Question::Trace(TraceQuestion::Begin { of: of.wanted(), snap }))? {
             Answer::TraceBegun { id, ports } => Ok(Self { socket, id, ports }),
             answer => Err(unexpected(&answer)),
@@ -226,11 +228,11 @@ fn described(packet: &TracedPacket) -> String {
         }
         _ => text.push_str("             match  no rule\n"),
     }
-    for fate in &packet.fates {
-        let what = match fate {
-            TracedFate::Sent { port, frame } => format!("send   {port} {} B", frame.len),
-            TracedFate::Dropped { reason } => format!("drop   {reason}"),
-            TracedFate::Kernel => "leave  to the kernel".to_owned(),
+    for disposition in &packet.dispositions {
+        let what = match disposition {
+            PacketDisposition::Sent { port, frame } => format!("send   {port} {} B", frame.len),
+            PacketDisposition::Dropped { reason } => format!("drop   {reason}"),
+            PacketDisposition::Kernel => "leave  to the kernel".to_owned(),
         };
         text.push_str(&format!("  {:>9}  {what}\n", after(packet.took_ns)));
     }
@@ -294,7 +296,7 @@ mod tests {
             took_ns: 5006,
             verdict: "sent".to_owned(),
             frame: frame(178),
-            fates: vec![TracedFate::Sent { port: "n6".to_owned(), frame: frame(142) }],
+            dispositions: vec![PacketDisposition::Sent { port: "n6".to_owned(), frame: frame(142) }],
         };
         assert_eq!(
             described(&packet),
@@ -302,7 +304,7 @@ mod tests {
              +1.234 us  match  PDR 1, precedence 255, FAR 1, QER 1 2\n  +5.006 us  send   n6 142 B\n"
         );
         packet.rule = None;
-        packet.fates = vec![TracedFate::Dropped { reason: "no_pdr".to_owned() }];
+        packet.dispositions = vec![PacketDisposition::Dropped { reason: "no_pdr".to_owned() }];
         assert!(described(&packet).ends_with("match  no rule\n  +5.006 us  drop   no_pdr\n"));
     }
 

@@ -1,7 +1,7 @@
 //! The workers' part of `kaido status`.
 
 use super::table;
-use crate::api::{Shared, Worker};
+use crate::api::{SharedQueueCounts, Worker};
 
 /// Prints how each worker has spent its time, and where queues are shared what that took.
 pub(super) fn print(workers: &[Worker]) {
@@ -75,7 +75,7 @@ fn share(part: u64, total: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-fn contention(number: usize, port: &str, shared: &Shared) -> Vec<String> {
+fn contention(number: usize, port: &str, shared: &SharedQueueCounts) -> Vec<String> {
     let a_packet =
         |cycles: u64| cycles.checked_div(shared.packets).map_or("-".to_owned(), |each| each.to_string());
     vec![
@@ -107,9 +107,14 @@ mod tests {
 
     #[test]
     fn a_queue_without_packets_has_no_cost_a_packet() {
-        let row = contention(1, "n3", &Shared { claim_cycles: 40, ..Shared::default() });
+        let row =
+            contention(1, "n3", &SharedQueueCounts { claim_cycles: 40, ..SharedQueueCounts::default() });
         assert_eq!(row[5..8], ["-", "-", "-"]);
-        let row = contention(1, "n3", &Shared { claim_cycles: 40, packets: 4, ..Shared::default() });
+        let row = contention(
+            1,
+            "n3",
+            &SharedQueueCounts { claim_cycles: 40, packets: 4, ..SharedQueueCounts::default() },
+        );
         assert_eq!(row[5], "10");
     }
 }

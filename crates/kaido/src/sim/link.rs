@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_pfcp::{
-    DATAGRAM_MAX, Dialect, Moment, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit,
+    DATAGRAM_MAX, Dialect, Instants, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit,
 };
 use kaido_upf::rules::{Establishment, Modification, Seid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -98,27 +98,27 @@ impl Link {
 
     /// Asks for the association.
     pub(super) fn associate(&mut self) -> Result<(), SmfError> {
-        self.smf.associate(Moment::now(), self.upf, &mut self.out)
+        self.smf.associate(Instants::now(), self.upf, &mut self.out)
     }
 
     /// Releases the association.
     pub(super) fn release(&mut self) -> Result<(), SmfError> {
-        self.smf.release(Moment::now(), self.upf, &mut self.out)
+        self.smf.release(Instants::now(), self.upf, &mut self.out)
     }
 
     /// Asks for a session.
     pub(super) fn establish(&mut self, request: Establishment) -> Result<Seid, SmfError> {
-        self.smf.establish(Moment::now(), self.upf, request, &mut self.out)
+        self.smf.establish(Instants::now(), self.upf, request, &mut self.out)
     }
 
     /// Asks for a change of a session.
     pub(super) fn modify(&mut self, seid: Seid, request: &Modification) -> Result<(), SmfError> {
-        self.smf.modify(Moment::now(), seid, request, &mut self.out)
+        self.smf.modify(Instants::now(), seid, request, &mut self.out)
     }
 
     /// Asks for the end of a session.
     pub(super) fn delete(&mut self, seid: Seid) -> Result<(), SmfError> {
-        self.smf.delete(Moment::now(), seid, &mut self.out)
+        self.smf.delete(Instants::now(), seid, &mut self.out)
     }
 
     /// Sends what waits, takes in what comes within `wait`, sends again what had no answer.
@@ -134,14 +134,14 @@ impl Link {
                     if self.silent && REQUESTS_OF_UPFS.contains(&kind) {
                         continue;
                     }
-                    self.smf.handle(Moment::now(), from, datagram, &mut self.out);
+                    self.smf.handle(Instants::now(), from, datagram, &mut self.out);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // What ICMP said of an earlier datagram: its retransmission will tell.
                 Err(_) => {}
             }
         }
-        self.smf.poll(Moment::now(), &mut self.out);
+        self.smf.poll(Instants::now(), &mut self.out);
         self.flush();
         Ok(())
     }

@@ -19,9 +19,9 @@ use super::downlink::Downlink;
 use super::fault::SimFault;
 use super::gnb::Gnb;
 use super::plan::{Plan, Traffic};
+use super::progress::Progress;
 use super::report::{Report, Run};
 use super::smf::{ControlPlane, LOOK, Pace};
-use super::talk::Talk;
 use super::traffic::{self, Replies};
 use super::tun;
 use super::ue::{Count, Ue};
@@ -32,7 +32,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// Runs the plan to its end.
 pub(super) fn run(plan: &Plan) -> Result<(), SimFault> {
     let stop = stop_flag(plan.hold)?;
-    let mut talk = Talk::new(plan.quiet);
+    let mut progress = Progress::new(plan.quiet);
     if let Some(path) = &plan.ready_file {
         // What a run before left behind says nothing of this one.
         let _ = std::fs::remove_file(path);
@@ -41,7 +41,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), SimFault> {
     let sessions = &plan.sessions;
     let mut control = ControlPlane::open(plan.smf, plan.upf_pfcp, sessions.clone())?;
     let gnb = Arc::new(Gnb::open(sessions.gnb, sessions.qfi, sessions.first_teid)?);
-    let done = attached(plan, &mut control, &gnb, &stop, &mut talk);
+    let done = attached(plan, &mut control, &gnb, &stop, &mut progress);
     if done.is_err() {
         control.abandon();
     }
@@ -53,25 +53,25 @@ fn attached(
     control: &mut ControlPlane,
     gnb: &Arc<Gnb>,
     stop: &Arc<AtomicBool>,
-    talk: &mut Talk,
+    progress: &mut Progress,
 ) -> Result<(), SimFault> {
     control.associate(stop)?;
-    let attach = control.attach(stop, talk)?;
-    talk.say(&paced("attached", attach));
+    let attach = control.attach(stop, progress)?;
+    progress.say(&paced("attached", attach));
     let since = Instant::now();
     let ues: Arc<[Ue]> = control.take_ues().into();
     let data = DataPlane::start(plan, gnb, &ues)?;
     if attach.sessions == plan.sessions.ues && !stop.load(Ordering::Relaxed) {
         ready(plan.ready_file.as_deref())?;
     }
-    data.hold(plan, control, &ues, stop, talk)?;
+    data.hold(plan, control, &ues, stop, progress)?;
     data.stop_uplink();
     linger(control, DRAIN)?;
     let attached_for = since.elapsed();
-    let detach = control.detach(talk)?;
+    let detach = control.detach(progress)?;
     control.release()?;
     data.stop();
-    talk.say(&paced("detached", detach));
+    progress.say(&paced("detached", detach));
     let run = Run {
         upf: plan.upf_pfcp,
         attach,
@@ -82,7 +82,7 @@ fn attached(
         reported: control.reported(),
     };
     let report = Report::new(&run, &ues, control.usage());
-    talk.say(&report.summary());
+    progress.say(&report.summary());
     plan.report.as_deref().map_or(Ok(()), |path| report.write(path))
 }
 
@@ -170,20 +170,20 @@ impl DataPlane {
         control: &mut ControlPlane,
         ues: &[Ue],
         stop: &AtomicBool,
-        talk: &Talk,
+        progress: &Progress,
     ) -> Result<(), SimFault> {
         let mut told = self.generator.is_none();
         loop {
             let sent = self.generator.as_ref().is_none_or(JoinHandle::is_finished);
             if sent && !told {
                 told = true;
-                talk.say(&traffic_done(ues));
+                progress.say(&traffic_done(ues));
             }
             if stop.load(Ordering::Relaxed) || (sent && !plan.hold) {
                 return Ok(());
             }
             if control.is_release_wanted() {
-                talk.say("the UPF asks for the end of the association");
+                progress.say("the UPF asks for the end of the association");
                 return Ok(());
             }
             control.turn(LOOK)?;

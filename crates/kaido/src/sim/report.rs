@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::fault::SimFault;
 use super::gnb::GnbCounters;
-use super::smf::{Pace, Reported};
+use super::smf::{Pace, ReportTally};
 use super::ue::{Count, Ue};
 
 /// All usage reports of a UE, added up.
@@ -102,7 +102,7 @@ struct Device {
 
 /// Generated datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Generated {
+struct GeneratedTraffic {
     sent: Amount,
     /// Replies, copies included.
     received: Amount,
@@ -115,7 +115,7 @@ struct Generated {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Traffic {
     tun: Device,
-    generated: Generated,
+    generated: GeneratedTraffic,
     /// Other downlink packets to UEs without a TUN device.
     unclaimed: Amount,
     /// What the UPF reported.
@@ -135,7 +135,7 @@ impl Traffic {
                 sent: Amount::of(&counters.tun_sent),
                 received: Amount::of(&counters.tun_received),
             },
-            generated: Generated { sent, received, duplicates, unanswered },
+            generated: GeneratedTraffic { sent, received, duplicates, unanswered },
             unclaimed: Amount::of(&counters.unclaimed),
             usage,
         }
@@ -219,7 +219,7 @@ pub(super) struct Run<'r> {
     /// The SMF.
     pub(super) pfcp: &'r Counters,
     /// Reports beside usage.
-    pub(super) reported: Reported,
+    pub(super) reported: ReportTally,
 }
 
 impl Report {
@@ -365,7 +365,7 @@ mod tests {
             attached_for: Duration::from_secs(1),
             gnb: &GnbCounters::default(),
             pfcp: &Counters::default(),
-            reported: Reported::default(),
+            reported: ReportTally::default(),
         };
         let report = Report::new(&run, &ues, &usage);
         assert_eq!(report.totals.generated.sent, Amount { packets: 5, bytes: 500 });

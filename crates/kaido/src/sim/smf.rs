@@ -15,8 +15,8 @@ use kaido_upf::rules::{
 use super::fault::SimFault;
 use super::link::{Link, RETRANSMISSION};
 use super::plan::{Addressing, PoolFamily, SessionPlan, gtpu_endpoint};
+use super::progress::Progress;
 use super::report::Usage;
-use super::talk::Talk;
 use super::ue::Ue;
 
 /// Maximum of the session and of its flow: none, so that nothing is cut, and nothing is left to the workers alone.
@@ -34,7 +34,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// What the UPF reported beside usage.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reported {
+pub(super) struct ReportTally {
     /// First packets to idle UEs.
     pub(super) downlink_data: u64,
     /// Error Indications of the gNB's.
@@ -69,7 +69,7 @@ pub(super) struct ControlPlane {
     /// Sessions that stand, in the order in which they were answered.
     attached: Vec<Seid>,
     usage: Vec<Usage>,
-    reported: Reported,
+    reported: ReportTally,
     associated: bool,
     /// Answers to deletions.
     deleted: u32,
@@ -90,7 +90,7 @@ impl ControlPlane {
             sessions: HashMap::new(),
             activating: HashMap::new(),
             attached: Vec::new(),
-            reported: Reported::default(),
+            reported: ReportTally::default(),
             associated: false,
             deleted: 0,
             release_wanted: false,
@@ -110,8 +110,8 @@ impl ControlPlane {
     }
 
     /// Attaches all UEs, or those that were begun when `stop` was set.
-    pub(super) fn attach(&mut self, stop: &AtomicBool, talk: &mut Talk) -> Result<Pace, SimFault> {
-        talk.begin();
+    pub(super) fn attach(&mut self, stop: &AtomicBool, progress: &mut Progress) -> Result<Pace, SimFault> {
+        progress.begin();
         let begun = Instant::now();
         let mut asked = 0;
         while asked < self.plan.ues || self.link.smf().outstanding() > 0 {
@@ -124,15 +124,15 @@ impl ControlPlane {
                 asked += 1;
             }
             self.turn(LOOK)?;
-            talk.progress("attached", self.attached.len(), self.plan.ues);
+            progress.progress("attached", self.attached.len(), self.plan.ues);
         }
         let sessions = u32::try_from(self.attached.len()).unwrap_or(u32::MAX);
         Ok(Pace { sessions, elapsed: begun.elapsed() })
     }
 
     /// Deletes all sessions; their final usage is taken in.
-    pub(super) fn detach(&mut self, talk: &mut Talk) -> Result<Pace, SimFault> {
-        talk.begin();
+    pub(super) fn detach(&mut self, progress: &mut Progress) -> Result<Pace, SimFault> {
+        progress.begin();
         let begun = Instant::now();
         let all = u32::try_from(self.attached.len()).unwrap_or(u32::MAX);
         while !self.attached.is_empty() || self.link.smf().outstanding() > 0 {
@@ -142,7 +142,7 @@ impl ControlPlane {
                 self.link.delete(seid).map_err(busy)?;
             }
             self.turn(LOOK)?;
-            talk.progress("detached", self.deleted as usize, all);
+            progress.progress("detached", self.deleted as usize, all);
         }
         Ok(Pace { sessions: self.deleted, elapsed: begun.elapsed() })
     }
@@ -188,7 +188,7 @@ impl ControlPlane {
     }
 
     /// Other reports.
-    pub(super) fn reported(&self) -> Reported {
+    pub(super) fn reported(&self) -> ReportTally {
         self.reported
     }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, FramePool};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Sink, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Sink, Unsolicited};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings, TOKEN_LEN};
 use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
 use rustix::time::{ClockId, clock_gettime};
@@ -239,7 +239,7 @@ impl Cost {
     }
 }
 
-fn routes(shared: &Shared, names: &Names, prefixes: u32) -> Result<f64, Failure> {
+fn routes(shared: &SharedTables, names: &Names, prefixes: u32) -> Result<f64, Failure> {
     let mut name = Vec::new();
     let began = thread_time();
     for number in 0..prefixes {
@@ -250,7 +250,7 @@ fn routes(shared: &Shared, names: &Names, prefixes: u32) -> Result<f64, Failure>
 }
 
 /// What forwarding costs, and what was taken off.
-fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<(Cost, Cost), Failure> {
+fn forwarding(shared: &Arc<SharedTables>, names: &Names, scale: Scale) -> Result<(Cost, Cost), Failure> {
     let pool = FramePool::leak(4 * scale.round + 256)?;
     let settings = ForwarderSettings {
         pit: PitSettings::for_entries(scale.pit_entries, 0),
@@ -291,7 +291,7 @@ fn forwarding(shared: &Arc<Shared>, names: &Names, scale: Scale) -> Result<(Cost
 }
 
 /// The lines that an Interest and its Data touch.
-fn floors(shared: &Shared, scale: Scale) -> Result<Cost, Failure> {
+fn floors(shared: &SharedTables, scale: Scale) -> Result<Cost, Failure> {
     let memory = shared.fib().table().memory();
     let touch = |octets, percent, lines| Touch { octets, percent, lines };
     // Two lines of the packet, and two of an entry: what it is, and its name.
@@ -301,23 +301,23 @@ fn floors(shared: &Shared, scale: Scale) -> Result<Cost, Failure> {
     let index = touch(scale.pit_entries as usize * 64 / 10 * 4 / 3, 100, 1);
     let dead = touch(scale.dead_nonces as usize / 10 * 64, 100, 1);
     // Names have five to seven components, routes three to five: at three depths there may be one, and at one there is. A
-    // word of the sieve for each bucket, a ninth of both. One name in seven lies beside its record.
-    let sieve = touch(memory.index_bytes / 9, 300, 1);
+    // Bloom filter for each bucket, a ninth of both. One name in seven lies beside its record.
+    let bloom = touch(memory.index_bytes / 9, 300, 1);
     let bucket = touch(memory.index_bytes / 9 * 8, 100, 1);
     let record = touch(memory.record_bytes, 100, 1);
     let long = touch(scale.prefixes as usize * 64 / 7, 15, 1);
-    let interest = floor(&[frames, index, dead, sieve, bucket, record, long, entry])?;
+    let interest = floor(&[frames, index, dead, bloom, bucket, record, long, entry])?;
     let data = floor(&[frames, entry, index, dead])?;
     Ok(Cost { interest, data })
 }
 
 fn measure(scale: Scale, pending: &[usize]) -> Result<(), Failure> {
     let names = Names::new(scale.prefixes);
-    let shared = Shared::new(NameHash::random(), scale.prefixes + scale.prefixes / 8)?;
+    let shared = SharedTables::new(NameHash::random(), scale.prefixes + scale.prefixes / 8)?;
     let routes_a_second = routes(&shared, &names, scale.prefixes)?;
     let small = scale.small();
     let few = Names::new(small.prefixes);
-    let little = Shared::new(NameHash::random(), small.prefixes * 2)?;
+    let little = SharedTables::new(NameHash::random(), small.prefixes * 2)?;
     routes(&little, &few, small.prefixes)?;
     for &pending in pending {
         let scale = Scale { pending, ..scale };

@@ -52,15 +52,15 @@ struct Line([AtomicU64; WAYS]);
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// The table. The census writes it, one thread at a time.
+/// The table. One thread at a time writes it.
 #[derive(Debug)]
-pub struct HotNames {
+pub struct HeavyHitters {
     /// Names in the lines, so that most of the time one word is all that is looked at.
     count: AtomicU32,
     lines: Box<[Line]>,
 }
 
-impl HotNames {
+impl HeavyHitters {
     pub(super) fn new() -> Self {
         Self { count: AtomicU32::new(0), lines: (0..LINES).map(|_| Line::default()).collect() }
     }
@@ -94,7 +94,7 @@ impl HotNames {
     }
 
     /// Gives a name a phase, or takes its place from it; `false` when there is no place for it. One thread does so at a time: the
-    /// census, or who turns names by hand. From [`Phase::Warming`] a name becomes hot, and from [`Phase::Cooling`] like all
+    /// heavy-hitter counts, or a test. From [`Phase::Warming`] a name becomes hot, and from [`Phase::Cooling`] like all
     /// others, no sooner than a [`WINDOW`](super::WINDOW) after it has turned.
     pub fn set(&self, hash: u64, phase: Option<Phase>) -> bool {
         let line = self.line(hash);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn names_have_their_phases_and_lines_are_bounded() {
-        let hot = HotNames::new();
+        let hot = HeavyHitters::new();
         let hash = |number: u64| number << 20 | 0b1101;
         assert!(hot.is_empty() && hot.phase(hash(1)).is_none());
         for number in 0..8 {

@@ -4,17 +4,17 @@
 //!  link ─▶ name, token ─▶ place ─┬─▶ own forwarding
 //!            │ 1 in n            └─▶ ring ─▶ another worker's forwarding
 //!            ▼                        ▲
-//!         summary ──▶ census ──▶ hot names
+//!         summary ──▶ heavy hitters ──▶ hot names
 //! ```
 //! A name has a home, the worker that its hash chooses, where its Interests wait and its Data is cached. A name that is asked
 //! for so often that its home would have more to do than the others is hot: its Interests are sprayed over all workers by name
 //! and nonce, so that a copy that went round meets the Interest that it is a copy of. `docs/decisions/0020` has the rules and
 //! why they hold while names turn hot and cool.
 
-mod census;
+mod handoff_header;
+mod heavy_hitters;
 mod hot;
 mod key;
-mod parcel;
 mod place;
 mod summary;
 
@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
-use census::Census;
-pub(crate) use census::REPORT_EVERY;
-pub use census::{BalanceSettings, HotName, WINDOW};
-pub use hot::{HotNames, Phase};
+pub(crate) use handoff_header::{HandoffTask, NOBODY, Round, pack, unpack};
+use heavy_hitters::HeavyHitterCounts;
+pub(crate) use heavy_hitters::REPORT_EVERY;
+pub use heavy_hitters::{BalanceSettings, HotName, WINDOW};
+pub use hot::{HeavyHitters, Phase};
 pub(crate) use key::{Key, fast_interest, interest_name, key, nonce};
-pub(crate) use parcel::{Errand, NOBODY, Round, pack, unpack};
-pub use place::{Place, WORKERS_MAX};
+pub use place::{WORKERS_MAX, WorkerPlacement};
 pub use summary::Summary;
 
 /// Who has a prefix that Interests wait for, on a cache line of its own: its worker writes it, the others read it.
@@ -40,37 +40,37 @@ struct Depths(AtomicU64);
 #[derive(Debug)]
 pub struct Balance {
     settings: BalanceSettings,
-    place: Place,
-    hot: HotNames,
+    place: WorkerPlacement,
+    hot: HeavyHitters,
     /// Of each worker: bit n says that Interests which may be prefixes wait there under names of n components.
     depths: Box<[Depths]>,
     /// Locked by a worker once in [`REPORT_EVERY`], never waited for.
-    census: Mutex<Census>,
-    /// The census has a hot name of which it knows nothing but the hash.
+    counts: Mutex<HeavyHitterCounts>,
+    /// The heavy-hitter counts have a hot name of which it knows nothing but the hash.
     lacks_names: AtomicBool,
 }
 
 impl Balance {
     /// For so many workers, of which there are at least one and at most [`WORKERS_MAX`].
     pub fn new(workers: usize, settings: BalanceSettings) -> Self {
-        let place = Place::new(workers);
+        let place = WorkerPlacement::new(workers);
         Self {
             settings,
             place,
-            hot: HotNames::new(),
+            hot: HeavyHitters::new(),
             depths: (0..place.workers()).map(|_| Depths::default()).collect(),
-            census: Mutex::new(Census::new(settings, place.workers())),
+            counts: Mutex::new(HeavyHitterCounts::new(settings, place.workers())),
             lacks_names: AtomicBool::new(false),
         }
     }
 
     /// The rule by which packets have a place.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> WorkerPlacement {
         self.place
     }
 
     /// The names that are hot.
-    pub fn hot(&self) -> &HotNames {
+    pub fn hot(&self) -> &HeavyHitters {
         &self.hot
     }
 
@@ -91,40 +91,40 @@ impl Balance {
         self.depths.iter().fold(0, |all, depths| all | depths.0.load(Ordering::Relaxed))
     }
 
-    /// Tells the census what a worker has sampled; `false` when another one is telling it right now.
+    /// Adds what a worker has sampled to the heavy-hitter counts; `false` when another worker adds right now.
     pub(crate) fn report(&self, worker: u8, summary: &Summary, now: Instant) -> bool {
-        let mut census = match self.census.try_lock() {
-            Ok(census) => census,
+        let mut counts = match self.counts.try_lock() {
+            Ok(counts) => counts,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        census.report(worker, summary, now, &self.hot);
-        self.told(&census);
+        counts.report(worker, summary, now, &self.hot);
+        self.told(&counts);
         true
     }
 
-    fn told(&self, census: &Census) {
+    fn told(&self, counts: &HeavyHitterCounts) {
         // Relaxed: who reads the one before looks in vain, or looks at the next Interest.
-        self.lacks_names.store(census.lacks_names(), Ordering::Relaxed);
+        self.lacks_names.store(counts.lacks_names(), Ordering::Relaxed);
     }
 
-    /// Whether the name of an Interest may be news to the census.
+    /// Whether the name of an Interest may be new to the heavy-hitter counts.
     #[inline]
     pub(crate) fn lacks_names(&self) -> bool {
         self.lacks_names.load(Ordering::Relaxed)
     }
 
-    /// Tells the census the components of a name, if it is hot and nobody else is at it right now.
+    /// Gives the heavy-hitter counts the components of a name, if it is hot and nobody else does so right now.
     #[cold]
     pub(crate) fn learn(&self, hash: u64, name: &[u8]) {
-        if let Ok(mut census) = self.census.try_lock() {
-            census.learn(hash, name);
-            self.told(&census);
+        if let Ok(mut counts) = self.counts.try_lock() {
+            counts.learn(hash, name);
+            self.told(&counts);
         }
     }
 
     /// The names that are hot now.
     pub fn hot_names(&self) -> Vec<HotName> {
-        self.census.lock().unwrap_or_else(PoisonError::into_inner).hot_names()
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).hot_names()
     }
 }

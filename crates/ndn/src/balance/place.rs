@@ -8,11 +8,11 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The rule by which packets have a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WorkerPlacement {
     workers: u8,
 }
 
-impl Place {
+impl WorkerPlacement {
     /// For so many workers, between one and [`WORKERS_MAX`].
     pub fn new(workers: usize) -> Self {
         #[allow(clippy::cast_possible_truncation)] // At most 64.
@@ -57,7 +57,7 @@ mod tests {
     fn names_and_nonces_are_spread_evenly() {
         let hash = NameHash::fixed(1);
         for workers in [1, 2, 3, 7, 64] {
-            let place = Place::new(workers);
+            let place = WorkerPlacement::new(workers);
             let (mut names, mut nonces) = (vec![0u32; workers], vec![0u32; workers]);
             for number in 0..64_000u32 {
                 let name = hash.extend(hash.root(), &[&[8, 4][..], &number.to_be_bytes()].concat());
@@ -70,6 +70,6 @@ mod tests {
             }
             assert_eq!(place.all().count_ones(), u32::from(place.workers()));
         }
-        assert_eq!((Place::new(0).workers(), Place::new(100).workers()), (1, 64));
+        assert_eq!((WorkerPlacement::new(0).workers(), WorkerPlacement::new(100).workers()), (1, 64));
     }
 }

@@ -6,7 +6,7 @@ use kaido_wire::ndn::{InterestRepr, Name, Signing, name_from_uri, tlv};
 
 use super::consumer::{Consumer, NoData};
 use super::fetch::{FetchError, FetchOptions, fetch_versioned};
-use crate::mgmt::{ControlParameters, ControlResponse, Malformed, Module};
+use crate::mgmt::{ControlParameters, ControlResponse, Module, ParameterError};
 
 /// Why a command was not obeyed.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum CommandError {
     NoAnswer(#[from] NoData),
     /// The answer cannot be read.
     #[error("the router's answer cannot be read")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] ParameterError),
     /// It was refused.
     #[error("the router refuses: {} ({})", .0.text, .0.code)]
     Refused(Box<ControlResponse>),

@@ -88,11 +88,11 @@ pub fn append_answer(packets: &mut Vec<u8>, token: &[u8], data: &[u8]) -> Result
 
 /// A packet of the link that was received.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedPacket {
     octets: Vec<u8>,
 }
 
-impl Received {
+impl ReceivedPacket {
     /// What stands in its header, and the Interest or Data in it; `None` for a packet that cannot be read.
     pub fn packet(&self) -> Option<(LpHeader<'_>, &[u8])> {
         let packet = LpPacket::parse(&self.octets, self.octets.len()).ok()?;
@@ -169,7 +169,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is gone, or what comes is no NDN.
-    pub fn receive(&mut self, deadline: Instant) -> io::Result<Option<Received>> {
+    pub fn receive(&mut self, deadline: Instant) -> io::Result<Option<ReceivedPacket>> {
         loop {
             if let Some(packet) = self.take()? {
                 return Ok(Some(packet));
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// The packet that the buffer begins with, if it is whole.
-    fn take(&mut self) -> io::Result<Option<Received>> {
+    fn take(&mut self) -> io::Result<Option<ReceivedPacket>> {
         let rest = &self.buffer[self.taken..];
         let is_datagram = matches!(self.socket, Socket::Udp(_));
         let len = match tlv::header(rest) {
@@ -226,7 +226,7 @@ impl Connection {
         }
         let octets = rest[..len].to_vec();
         self.taken += len;
-        Ok(Some(Received { octets }))
+        Ok(Some(ReceivedPacket { octets }))
     }
 }
 

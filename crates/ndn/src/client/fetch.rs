@@ -278,7 +278,7 @@ mod tests {
     use std::thread::JoinHandle;
 
     /// What a network does to an answer.
-    enum Fate {
+    enum AnswerLoss {
         Arrives,
         /// It is lost.
         Lost,
@@ -299,7 +299,7 @@ mod tests {
     /// One that answers from a publication until the other end is closed; how many Interests there were.
     fn serve(
         publication: Publication,
-        mut fate: impl FnMut(u64, bool) -> Fate + Send + 'static,
+        mut fate: impl FnMut(u64, bool) -> AnswerLoss + Send + 'static,
     ) -> (Consumer, JoinHandle<usize>) {
         let (near, far) = UnixStream::pair().unwrap();
         let mut connection = Connection::over_stream(far);
@@ -314,15 +314,15 @@ mod tests {
                 let number = interest.name.last().and_then(|last| last.number(types::SEGMENT_COMPONENT));
                 let number = number.unwrap_or_default();
                 let sent = match fate(number, seen.insert(number)) {
-                    Fate::Arrives => data,
-                    Fate::Lost => continue,
-                    Fate::Nack(reason) => {
+                    AnswerLoss::Arrives => data,
+                    AnswerLoss::Lost => continue,
+                    AnswerLoss::Nack(reason) => {
                         let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
                         let mut nack = vec![0; header.len(packet.len())];
                         header.emit(packet.len(), &mut nack).unwrap();
                         [nack, packet.to_vec()].concat()
                     }
-                    Fate::Changed => {
+                    AnswerLoss::Changed => {
                         let mut data = data;
                         let at = data.len() - 50;
                         data[at] ^= 1;
@@ -353,7 +353,7 @@ mod tests {
         for octets in [0, 1, 100, 101, 100_000] {
             let (publication, content) = publication(octets);
             let segments = usize::try_from(publication.segments()).unwrap();
-            let (mut consumer, thread) = serve(publication, |_, _| Fate::Arrives);
+            let (mut consumer, thread) = serve(publication, |_, _| AnswerLoss::Arrives);
             assert_eq!(get(&mut consumer, &FetchOptions::default()).unwrap(), content);
             drop(consumer);
             let asked = thread.join().unwrap();
@@ -366,9 +366,9 @@ mod tests {
     fn what_is_lost_or_refused_for_congestion_is_asked_for_again() {
         let (publication, content) = publication(20_000);
         let (mut consumer, _thread) = serve(publication, |number, first| match number % 5 {
-            1 if first => Fate::Lost,
-            3 if first => Fate::Nack(50),
-            _ => Fate::Arrives,
+            1 if first => AnswerLoss::Lost,
+            3 if first => AnswerLoss::Nack(50),
+            _ => AnswerLoss::Arrives,
         });
         assert_eq!(get(&mut consumer, &impatient()).unwrap(), content);
     }
@@ -378,24 +378,33 @@ mod tests {
         let (publication, _) = publication(2000);
         let few = FetchOptions { retries: 1, ..FetchOptions::default() };
         let (mut consumer, _thread) =
-            serve(publication.clone(), |number, _| if number == 7 { Fate::Lost } else { Fate::Arrives });
+            serve(
+                publication.clone(),
+                |number, _| if number == 7 { AnswerLoss::Lost } else { AnswerLoss::Arrives },
+            );
         let error =
             get(&mut consumer, &FetchOptions { lifetime: Duration::from_millis(500), ..few }).unwrap_err();
         assert!(matches!(error, FetchError::Segment { segment: 7, why: NoData::Timeout(_) }), "{error}");
         let (mut consumer, _thread) =
-            serve(publication.clone(), |number, _| if number == 7 { Fate::Nack(150) } else { Fate::Arrives });
+            serve(
+                publication.clone(),
+                |number, _| if number == 7 { AnswerLoss::Nack(150) } else { AnswerLoss::Arrives },
+            );
         let error = get(&mut consumer, &few).unwrap_err();
         assert_eq!(error.to_string(), "segment 7: refused by the router: no route leads to the name");
         let (mut consumer, _thread) =
-            serve(publication.clone(), |number, _| if number == 7 { Fate::Changed } else { Fate::Arrives });
+            serve(
+                publication.clone(),
+                |number, _| if number == 7 { AnswerLoss::Changed } else { AnswerLoss::Arrives },
+            );
         let error = get(&mut consumer, &few).unwrap_err();
         assert!(matches!(error, FetchError::Segment { segment: 7, why: NoData::Corrupt }), "{error}");
-        let (mut consumer, _thread) = serve(publication.clone(), |_, _| Fate::Nack(150));
+        let (mut consumer, _thread) = serve(publication.clone(), |_, _| AnswerLoss::Nack(150));
         assert!(matches!(
             get(&mut consumer, &few).unwrap_err(),
             FetchError::First { why: NoData::Nack(_), .. }
         ));
-        let (mut consumer, _thread) = serve(publication, |_, _| Fate::Arrives);
+        let (mut consumer, _thread) = serve(publication, |_, _| AnswerLoss::Arrives);
         let small = FetchOptions { octets_max: 500, ..few };
         assert!(matches!(get(&mut consumer, &small).unwrap_err(), FetchError::TooLong(500)));
     }

@@ -10,7 +10,7 @@ mod publication;
 
 pub use command::{CommandError, command, command_interest, dataset};
 pub use connection::{
-    Connection, DEFAULT_ROUTER, NotARouter, ROUTER_VARIABLE, Received, Router, append_answer,
+    Connection, DEFAULT_ROUTER, NotARouter, ROUTER_VARIABLE, ReceivedPacket, Router, append_answer,
 };
 pub(crate) use consumer::with_number;
 pub use consumer::{Answer, Consumer, NoData};

@@ -66,7 +66,7 @@ impl FaceBounds {
 
 /// The faces that were made by who came.
 #[derive(Debug)]
-pub(super) struct Comers {
+pub(super) struct OnDemandFaces {
     bounds: FaceBounds,
     seed: Seed,
     on_demand: usize,
@@ -74,7 +74,7 @@ pub(super) struct Comers {
     hosts: HashMap<IpAddr, usize>,
 }
 
-impl Comers {
+impl OnDemandFaces {
     pub(super) fn new(bounds: FaceBounds) -> Self {
         Self { bounds, seed: Seed::random(), on_demand: 0, applications: 0, hosts: HashMap::new() }
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::account::Comers;
+use super::account::OnDemandFaces;
 use super::{Face, FaceBounds, FaceSettings, FaceState};
 use crate::FaceId;
 
@@ -63,7 +63,7 @@ struct State {
     slots: Slots,
     next: u32,
     count: usize,
-    comers: Comers,
+    comers: OnDemandFaces,
     events: VecDeque<FaceEvent>,
     events_lost: u64,
 }
@@ -95,7 +95,7 @@ impl Faces {
             slots: std::iter::repeat_with(|| None).take(capacity).collect(),
             next: FIRST,
             count: 0,
-            comers: Comers::new(bounds),
+            comers: OnDemandFaces::new(bounds),
             events: VecDeque::new(),
             events_lost: 0,
         };

@@ -3,14 +3,14 @@
 use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::implicit_digest;
 
-use super::parse::{self, Parsed};
+use super::parse::{self, ParsedPacket};
 use super::strategy::State;
 use super::{Act, Core, FaceView, Reach, Sink, Unsolicited, reach};
 use crate::packet::{Annotations, FaceId, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
 
 impl<S: Sink> Act<'_, '_, S> {
-    pub(super) fn data(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
+    pub(super) fn data(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
@@ -44,7 +44,13 @@ impl<S: Sink> Act<'_, '_, S> {
 
     /// Finds the Interests that wait for Data; `false` when its token is that of one that does not.
     #[inline]
-    fn find(&self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, matches: &mut Vec<Slot>) -> bool {
+    fn find(
+        &self,
+        packet: &Packet,
+        parsed: &ParsedPacket,
+        prefixes: &Prefixes,
+        matches: &mut Vec<Slot>,
+    ) -> bool {
         let name = &packet.frame.data()[parsed.name()];
         let digest = digest_of(&packet.frame);
         let pit = &self.core.pit;
@@ -63,7 +69,7 @@ impl<S: Sink> Act<'_, '_, S> {
     fn unsolicited(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
         is_local: bool,
         reason: DropReason,
@@ -97,7 +103,7 @@ impl<S: Sink> Act<'_, '_, S> {
     }
 
     /// Keeps Data; whether it was kept.
-    pub(super) fn keep(&mut self, frame: &Frame, parsed: &Parsed, prefixes: &Prefixes) -> bool {
+    pub(super) fn keep(&mut self, frame: &Frame, parsed: &ParsedPacket, prefixes: &Prefixes) -> bool {
         if !self.core.cs.is_on() {
             return false;
         }
@@ -113,7 +119,13 @@ impl<S: Sink> Act<'_, '_, S> {
     }
 
     /// Sends Data to all that wait, and waits no more.
-    pub(super) fn satisfy(&mut self, packet: Packet, parsed: &Parsed, matches: &[Slot], is_cached: bool) {
+    pub(super) fn satisfy(
+        &mut self,
+        packet: Packet,
+        parsed: &ParsedPacket,
+        matches: &[Slot],
+        is_cached: bool,
+    ) {
         let mut downstreams = std::mem::take(&mut self.core.downstreams);
         downstreams.clear();
         for &slot in matches {
@@ -130,9 +142,9 @@ impl<S: Sink> Act<'_, '_, S> {
         self.core.counters.satisfied += 1;
         self.note_answer(slot, from);
         if !is_cached || !self.is_known_by_cached(self.core.pit.selectors(slot).must_be_fresh) {
-            self.core.bury(slot, self.now);
+            self.core.insert_dead_nonce(slot, self.now);
         }
-        self.core.pit.remove(slot);
+        self.core.pit.erase(slot);
     }
 
     /// Whether a copy of an answered Interest that still goes round finds the cached Data, if that is fresh enough for it. Where
@@ -165,7 +177,7 @@ impl<S: Sink> Act<'_, '_, S> {
 
     /// Sends Data to several faces: the frame itself to the last, copies to the others.
     #[inline]
-    fn send_data(&mut self, packet: Packet, parsed: &Parsed, downstreams: &[(FaceId, PitToken)]) {
+    fn send_data(&mut self, packet: Packet, parsed: &ParsedPacket, downstreams: &[(FaceId, PitToken)]) {
         let Packet { frame, face: from, annotations } = packet;
         let is_local = reach(&frame.data()[parsed.name()]) == Reach::Host;
         let permits = |egress: &FaceView| egress.is_local || !is_local;

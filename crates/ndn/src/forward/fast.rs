@@ -1,10 +1,10 @@
-//! The usual packet, read in one pass with its name: all in one segment, types of one octet, no parameters, no hint, no
+//! The fast-path packet, read in one pass with its name: all in one segment, types of one octet, no parameters, no hint, no
 //! digests. Everything else takes the slow path, which reads all that the format knows; what both read they read alike,
 //! except that the inside of Data's SignatureInfo is the consumer's and is not looked at here.
 
 use kaido_wire::ndn::LIFETIME_DEFAULT_MS;
 
-use super::parse::{LIFETIME_MAX_MS, Parsed, What};
+use super::parse::{LIFETIME_MAX_MS, PacketContent, ParsedPacket};
 use crate::table::{NameHash, Prefixes, Selectors};
 
 /// Milliseconds that an Interest waits that does not say how long.
@@ -12,7 +12,7 @@ use crate::table::{NameHash, Prefixes, Selectors};
 const LIFETIME_MS: u32 = LIFETIME_DEFAULT_MS as u32;
 const _: () = assert!(LIFETIME_DEFAULT_MS < LIFETIME_MAX_MS as u64 && LIFETIME_MAX_MS > u16::MAX as u32);
 
-/// Reads a packet; `false` when it is not a usual one. `octets` begin with its first segment and have
+/// Reads a packet; `false` when it is not eligible for the fast path. `octets` begin with its first segment and have
 /// [`STEP`](crate::table::STEP) more; the lengths are of the segment and of the packet. The name of Data that `has_entry` is
 /// left to be compared with that.
 #[inline(always)]
@@ -21,7 +21,7 @@ pub(super) fn read(
     (len, total): (usize, usize),
     has_entry: bool,
     hash: &NameHash,
-    parsed: &mut Parsed,
+    parsed: &mut ParsedPacket,
     prefixes: &mut Prefixes,
 ) -> bool {
     let Some(&kind) = octets.first() else { return false };
@@ -65,7 +65,12 @@ fn word(octets: &[u8], at: usize) -> Option<u64> {
 /// bits.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // Some of the eight octets are wanted, and offsets lie within a frame.
-fn interest(octets: &[u8], len: usize, (name_at, name_end): (usize, usize), parsed: &mut Parsed) -> bool {
+fn interest(
+    octets: &[u8],
+    len: usize,
+    (name_at, name_end): (usize, usize),
+    parsed: &mut ParsedPacket,
+) -> bool {
     let mut at = name_end;
     let Some(mut next) = word(octets, at) else { return false };
     let mut selectors = Selectors::default();
@@ -94,8 +99,8 @@ fn interest(octets: &[u8], len: usize, (name_at, name_end): (usize, usize), pars
     if next as u16 == 0x0122 {
         (hop_limit, hop_limit_at, at) = (Some((next >> 16) as u8), at + 2, at + 3);
     }
-    *parsed = Parsed {
-        what: What::Interest,
+    *parsed = ParsedPacket {
+        what: PacketContent::Interest,
         is_hashed: true,
         name_at: name_at as u16,
         name_end: name_end as u16,
@@ -119,16 +124,16 @@ fn data(
     len: usize,
     (name_at, name_end): (usize, usize),
     is_hashed: bool,
-    parsed: &mut Parsed,
+    parsed: &mut ParsedPacket,
 ) -> bool {
     let Some((freshness_ms, end)) = tail(octets, name_end) else { return false };
-    *parsed = Parsed {
-        what: What::Data,
+    *parsed = ParsedPacket {
+        what: PacketContent::Data,
         is_hashed,
         name_at: name_at as u16,
         name_end: name_end as u16,
         freshness_ms,
-        ..Parsed::NOTHING
+        ..ParsedPacket::NOTHING
     };
     end == len
 }
@@ -186,20 +191,20 @@ mod tests {
     use kaido_wire::ndn::{ContentType, DataRepr, InterestRepr, Name};
     use proptest::prelude::*;
 
-    use super::super::parse::{self, What};
+    use super::super::parse::{self, PacketContent};
     use super::*;
     use crate::table::STEP;
     use crate::table::build::name;
 
-    fn both(packet: &[u8]) -> (Option<Parsed>, Parsed) {
+    fn both(packet: &[u8]) -> (Option<ParsedPacket>, ParsedPacket) {
         let hash = NameHash::fixed(1);
         let (mut fast, mut slow) = (Prefixes::default(), Prefixes::default());
         let padded = [packet, &[0xa5; STEP]].concat();
         let lens = (packet.len(), packet.len());
-        let mut parsed = Parsed::NOTHING;
+        let mut parsed = ParsedPacket::NOTHING;
         let read = read(&padded, lens, false, &hash, &mut parsed, &mut fast).then_some(parsed);
         let expected = parse::slow(packet, packet.len(), false, &hash, &mut slow);
-        if read.is_some() && !matches!(expected.what, What::Refused(_)) {
+        if read.is_some() && !matches!(expected.what, PacketContent::Refused(_)) {
             assert_eq!(fast, slow);
         }
         (read, expected)
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_packets_are_read_quickly() {
+    fn fast_path_packets_are_read_in_one_pass() {
         for (can_be_prefix, must_be_fresh) in [(false, false), (true, false), (false, true), (true, true)] {
             for lifetime_ms in [None, Some(100), Some(4000)] {
                 for hop_limit in [None, Some(9)] {
@@ -279,7 +284,7 @@ mod tests {
         ];
         for packet in packets {
             let (fast, slow) = both(&packet);
-            assert!(fast.is_none() && !matches!(slow.what, What::Refused(_)), "{packet:?}");
+            assert!(fast.is_none() && !matches!(slow.what, PacketContent::Refused(_)), "{packet:?}");
         }
     }
 
@@ -302,7 +307,7 @@ mod tests {
             if let Some(fast) = fast {
                 // SignatureInfo and what it holds: 5 octets before the signature.
                 let inside = of_data && at + 39 >= packet.len();
-                prop_assert!(fast == slow || inside && matches!(slow.what, What::Refused(_)));
+                prop_assert!(fast == slow || inside && matches!(slow.what, PacketContent::Refused(_)));
             }
         }
     }

@@ -4,11 +4,13 @@ use arrayvec::ArrayVec;
 use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::Interest;
 
-use super::parse::{self, Parsed};
-use super::strategy::{Ask, Decision, Meeting, State};
+use super::parse::{self, ParsedPacket};
+use super::strategy::{Decision, NextHopQuery, OutgoingInterest, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
 use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
-use crate::table::{HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, Prefixes, Slot, Sought};
+use crate::table::{
+    HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, PrefixLookup, Prefixes, Slot,
+};
 
 /// The route of an Interest: the depth of its prefix, and its next hops.
 type Route<'g> = Option<(usize, &'g Hops)>;
@@ -18,9 +20,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     pub(super) fn interest(
         &mut self,
         mut packet: Packet,
-        parsed: &mut Parsed,
+        parsed: &mut ParsedPacket,
         prefixes: &mut Prefixes,
-        sought: Sought<'g, Hops>,
+        sought: PrefixLookup<'g, Hops>,
     ) {
         self.core.counters.interests_in += 1;
         let Some(ingress) = self.sink.face(packet.face) else {
@@ -39,7 +41,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         let name = &packet.frame.data()[parsed.name()];
         let hash = prefixes.whole();
-        let (slot, was_pending) = match self.core.pit.seek(name, prefixes, parsed.selectors) {
+        let (slot, was_pending) = match self.core.pit.find_or_siblings(name, prefixes, parsed.selectors) {
             Ok(slot) => {
                 let seen = self.core.pit.nonce_seen(slot, nonce, packet.face);
                 // From the other end of a link the same Interest twice is no loop.
@@ -76,7 +78,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         if was_pending && !came_before {
             self.core.cs.asked(hash);
         }
-        if let Err(full) = self.core.pit.wait(slot, &record) {
+        if let Err(full) = self.core.pit.insert_in_record(slot, &record) {
             return self.full(packet, ingress, full);
         }
         let pending = Pending { slot, was_pending, came_before };
@@ -87,7 +89,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// Whether an Interest goes no further; otherwise one hop is counted.
     #[inline]
-    fn refused(&mut self, frame: &mut Frame, parsed: &Parsed, ingress: FaceView) -> Option<DropReason> {
+    fn refused(&mut self, frame: &mut Frame, parsed: &ParsedPacket, ingress: FaceView) -> Option<DropReason> {
         if !ingress.is_local && reach(&frame.data()[parsed.name()]) == Reach::Host {
             return Some(DropReason::NdnScope);
         }
@@ -104,16 +106,16 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     /// Gives an Interest a nonce that has none, and takes the forwarding hint off one that has reached its region; `false`
     /// when there is no room for a nonce.
     #[cold]
-    fn complete(&mut self, packet: &mut Packet, parsed: &mut Parsed, prefixes: &mut Prefixes) -> bool {
+    fn complete(&mut self, packet: &mut Packet, parsed: &mut ParsedPacket, prefixes: &mut Prefixes) -> bool {
         parsed.read(packet, false, &self.core.hash, prefixes);
         if parsed.nonce.is_none() {
             let nonce = self.core.nonce(prefixes.whole());
-            if !parse::add_nonce(&mut packet.frame, nonce, &mut self.core.front) {
+            if !parse::add_nonce(&mut packet.frame, nonce, &mut self.core.head) {
                 return false;
             }
         }
         if parsed.has_hint && self.is_in_region(&packet.frame) {
-            let _ = parse::strip_hint(&mut packet.frame, &mut self.core.front);
+            let _ = parse::strip_hint(&mut packet.frame, &mut self.core.head);
         }
         parsed.read(packet, false, &self.core.hash, prefixes);
         true
@@ -130,7 +132,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// The Interest's nonce is dead. Where there are several workers, so are those of Interests whose Data is cached.
     #[cold]
-    fn returned(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes, ingress: FaceView) {
+    fn returned(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes, ingress: FaceView) {
         let name = &packet.frame.data()[parsed.name()];
         if self.core.place.is_some()
             && self.core.cs.is_on()
@@ -178,7 +180,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     }
 
     /// Answers with cached Data.
-    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::table::Cached) {
+    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::table::CsEntryRef) {
         let Some(frame) = self.core.cs.copy(found, || self.sink.allocate()) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NoFrame);
         };
@@ -197,9 +199,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     pub(super) fn forward(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
-        sought: Sought<'g, Hops>,
+        sought: PrefixLookup<'g, Hops>,
         ingress: FaceView,
         pending: Pending,
     ) {
@@ -232,7 +234,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let hops = self.eligible(route, name, parsed, &packet, ingress);
         // A route has no more next hops than there is room for.
         let hops: ArrayVec<FaceId, HOPS_MAX> = hops.map(|(face, _)| face).take(HOPS_MAX).collect();
-        let decision = strategy.decide(&mut Meeting {
+        let decision = strategy.decide(&mut OutgoingInterest {
             hops: &hops,
             pit: &self.core.pit,
             slot: pending.slot,
@@ -253,7 +255,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// There is no next hop: whoever waits is told.
     #[cold]
-    fn no_route(&mut self, packet: Packet, parsed: &Parsed, ingress: FaceView, pending: Pending) {
+    fn no_route(&mut self, packet: Packet, parsed: &ParsedPacket, ingress: FaceView, pending: Pending) {
         if pending.was_pending {
             // Others wait for the same name: an application chose where theirs went, or all routes were just removed.
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnNoRoute);
@@ -263,7 +265,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             return self.give_up(packet, parsed, pending.slot, NackSeverity::NoRoute, None);
         }
         self.core.counters.unsatisfied += 1;
-        self.core.pit.remove(pending.slot);
+        self.core.pit.erase(pending.slot);
         self.return_nack(packet, ingress, NackReason::NoRoute, DropReason::NdnNoRoute);
     }
 
@@ -273,7 +275,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         &'a self,
         route: Route<'a>,
         name: &[u8],
-        parsed: &'a Parsed,
+        parsed: &'a ParsedPacket,
         packet: &Packet,
         ingress: FaceView,
     ) -> impl Iterator<Item = (FaceId, FaceView)> + 'a {
@@ -299,7 +301,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     fn forward_to(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         ingress: FaceView,
         pending: Pending,
         face: FaceId,
@@ -307,7 +309,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let name = &packet.frame.data()[parsed.name()];
         let egress = self.sink.face(face);
         if egress.is_some_and(|egress| may_go(reach(name), parsed, ingress, egress)) {
-            let ask = Ask { face, is_probe: false };
+            let ask = NextHopQuery { face, is_probe: false };
             return self.send_interests(packet, parsed, pending.slot, &[ask]);
         }
         self.no_route(packet, parsed, ingress, pending);
@@ -315,7 +317,14 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// Sends an Interest to the one face that a strategy begins with.
     #[inline(always)]
-    fn send_cheapest(&mut self, packet: Packet, parsed: &Parsed, slot: Slot, face: FaceId, egress: FaceView) {
+    fn send_cheapest(
+        &mut self,
+        packet: Packet,
+        parsed: &ParsedPacket,
+        slot: Slot,
+        face: FaceId,
+        egress: FaceView,
+    ) {
         let nonce = parsed.nonce.unwrap_or(0);
         let Packet { frame, face: from, annotations } = packet;
         let annotations = self.onwards(slot, &annotations);
@@ -334,7 +343,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     }
 
     /// Sends an Interest to several faces: the frame itself to the last, copies to the others.
-    fn send_interests(&mut self, packet: Packet, parsed: &Parsed, slot: Slot, asks: &[Ask]) {
+    fn send_interests(&mut self, packet: Packet, parsed: &ParsedPacket, slot: Slot, asks: &[NextHopQuery]) {
         let Packet { frame, face: from, annotations } = packet;
         let Some((last, others)) = asks.split_last() else { return };
         let annotations = self.onwards(slot, &annotations);
@@ -352,9 +361,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         &mut self,
         mut frame: Frame,
         from: FaceId,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         slot: Slot,
-        ask: Ask,
+        ask: NextHopQuery,
         annotations: Annotations,
     ) {
         let mut nonce = parsed.nonce.unwrap_or(0);
@@ -377,7 +386,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         mut annotations: Annotations,
     ) {
         let record = OutRecord { sent: self.now, face, nonce, nack: None };
-        if let Err(full) = self.core.pit.ask(slot, &record) {
+        if let Err(full) = self.core.pit.insert_out_record(slot, &record) {
             let is_own = full == PitFull::Account;
             let reason = if is_own { DropReason::NdnFacePitFull } else { DropReason::NdnPitFull };
             return self.sink.drop(from, frame, reason);
@@ -402,7 +411,7 @@ pub(super) struct Pending {
 
 /// Whether an Interest may go to a face.
 #[inline]
-pub(super) fn may_go(reach: Reach, parsed: &Parsed, ingress: FaceView, egress: FaceView) -> bool {
+pub(super) fn may_go(reach: Reach, parsed: &ParsedPacket, ingress: FaceView, egress: FaceView) -> bool {
     if egress.is_local {
         return true;
     }
@@ -416,7 +425,7 @@ pub(super) fn may_go(reach: Reach, parsed: &Parsed, ingress: FaceView, egress: F
 }
 
 /// Writes another nonce into an Interest that has one.
-pub(super) fn set_nonce(frame: &mut Frame, parsed: &Parsed, nonce: u32) {
+pub(super) fn set_nonce(frame: &mut Frame, parsed: &ParsedPacket, nonce: u32) {
     let at = usize::from(parsed.nonce_at) + 2;
     if let Some(octets) = frame.data_mut().get_mut(at..at + 4) {
         octets.copy_from_slice(&nonce.to_be_bytes());

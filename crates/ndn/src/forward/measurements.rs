@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kaido_table::{HashIndex, RegionError, Slots};
 
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 use crate::packet::FaceId;
 
 /// Octets of a prefix that is measured.
@@ -29,7 +29,7 @@ pub(super) struct FaceRecord {
     /// Smoothed round-trip time in microseconds; 0 is none yet.
     rtt_us: u32,
     variation_us: u32,
-    /// Since when an Interest has not been answered, in microseconds of [`Moment`]; 0 when none waits.
+    /// Since when an Interest has not been answered, in microseconds of [`NodeInstant`]; 0 when none waits.
     waiting_since_us: u64,
     failed: bool,
 }
@@ -55,7 +55,7 @@ impl FaceRecord {
     }
 
     /// How good it is now: what has not answered in time has failed.
-    pub(super) fn rank(&self, now: Moment) -> Rank {
+    pub(super) fn rank(&self, now: NodeInstant) -> Rank {
         let waits = micros(now).saturating_sub(self.waiting_since_us);
         let is_late = self.waiting_since_us != 0 && Duration::from_micros(waits) > self.rto();
         match self.rtt_us {
@@ -79,7 +79,7 @@ impl FaceRecord {
     }
 }
 
-fn micros(moment: Moment) -> u64 {
+fn micros(moment: NodeInstant) -> u64 {
     (moment.nanoseconds() / 1000).max(1)
 }
 
@@ -87,9 +87,9 @@ fn micros(moment: Moment) -> u64 {
 #[repr(C, align(64))]
 struct Entry {
     hash: u64,
-    used: Moment,
+    used: NodeInstant,
     /// When another next hop is to be tried, beside the best.
-    probe_at: Option<Moment>,
+    probe_at: Option<NodeInstant>,
     /// How often the entry was given to another prefix.
     generation: u16,
     /// Whose turn it is.
@@ -103,12 +103,12 @@ struct Entry {
 
 /// An entry, as a pending Interest remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Measured {
+pub(super) struct MeasurementRef {
     number: u32,
     generation: u16,
 }
 
-impl Measured {
+impl MeasurementRef {
     /// In 48 bits, never zero.
     pub(super) fn to_bits(self) -> u64 {
         u64::from(self.number + 1) << 16 | u64::from(self.generation)
@@ -136,7 +136,7 @@ impl Measurements {
     }
 
     /// The entry of a prefix, which is made if there is none; `None` when the prefix is too long.
-    pub(super) fn of(&mut self, prefix: &[u8], hash: u64, now: Moment) -> Option<Measured> {
+    pub(super) fn of(&mut self, prefix: &[u8], hash: u64, now: NodeInstant) -> Option<MeasurementRef> {
         let prefix_len = u8::try_from(prefix.len()).ok().filter(|_| prefix.len() <= PREFIX_MAX)?;
         let is = |entry: &Entry| {
             entry.hash == hash && entry.prefix_len == prefix_len && &entry.prefix[..prefix.len()] == prefix
@@ -160,12 +160,12 @@ impl Measurements {
         };
         let entry = &mut self.entries[number as usize];
         entry.used = now;
-        Some(Measured { number, generation: entry.generation })
+        Some(MeasurementRef { number, generation: entry.generation })
     }
 
     const EMPTY: Entry = Entry {
         hash: 0,
-        used: Moment::from_nanoseconds(0),
+        used: NodeInstant::from_nanoseconds(0),
         probe_at: None,
         generation: 0,
         turn: 0,
@@ -202,13 +202,13 @@ impl Measurements {
         Some(number)
     }
 
-    fn entry(&mut self, measured: Measured) -> Option<&mut Entry> {
+    fn entry(&mut self, measured: MeasurementRef) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(measured.number as usize)?;
         (entry.is_live && entry.generation == measured.generation).then_some(entry)
     }
 
     /// What is known of a next hop.
-    pub(super) fn rank(&mut self, measured: Measured, face: FaceId, now: Moment) -> Rank {
+    pub(super) fn rank(&mut self, measured: MeasurementRef, face: FaceId, now: NodeInstant) -> Rank {
         let record = self.entry(measured).and_then(|entry| {
             entry.faces[..usize::from(entry.faces_len)].iter().find(|record| record.face == face)
         });
@@ -216,7 +216,7 @@ impl Measurements {
     }
 
     /// The record of a next hop, which is made if there is none, in the place of the first if there are too many.
-    fn record(&mut self, measured: Measured, face: FaceId) -> Option<&mut FaceRecord> {
+    fn record(&mut self, measured: MeasurementRef, face: FaceId) -> Option<&mut FaceRecord> {
         let entry = self.entry(measured)?;
         let len = usize::from(entry.faces_len);
         let at = match entry.faces[..len].iter().position(|record| record.face == face) {
@@ -236,7 +236,7 @@ impl Measurements {
     }
 
     /// Notes that an Interest went to a next hop.
-    pub(super) fn asked(&mut self, measured: Measured, face: FaceId, now: Moment) {
+    pub(super) fn asked(&mut self, measured: MeasurementRef, face: FaceId, now: NodeInstant) {
         if let Some(record) = self.record(measured, face)
             && record.waiting_since_us == 0
         {
@@ -245,14 +245,14 @@ impl Measurements {
     }
 
     /// Notes that Data came, so long after the Interest went.
-    pub(super) fn answered(&mut self, measured: Measured, face: FaceId, rtt: Duration) {
+    pub(super) fn answered(&mut self, measured: MeasurementRef, face: FaceId, rtt: Duration) {
         if let Some(record) = self.record(measured, face) {
             record.note_rtt(rtt);
         }
     }
 
     /// Notes that a next hop has nothing.
-    pub(super) fn failed(&mut self, measured: Measured, face: FaceId) {
+    pub(super) fn failed(&mut self, measured: MeasurementRef, face: FaceId) {
         if let Some(record) = self.record(measured, face) {
             (record.failed, record.waiting_since_us) = (true, 0);
         }
@@ -262,8 +262,8 @@ impl Measurements {
     /// from then on.
     pub(super) fn is_probe_due(
         &mut self,
-        measured: Measured,
-        now: Moment,
+        measured: MeasurementRef,
+        now: NodeInstant,
         first: Duration,
         every: Duration,
     ) -> bool {
@@ -282,7 +282,7 @@ impl Measurements {
     }
 
     /// Whose turn it is of `count`; the next time it is another's.
-    pub(super) fn turn(&mut self, measured: Option<Measured>, count: usize) -> usize {
+    pub(super) fn turn(&mut self, measured: Option<MeasurementRef>, count: usize) -> usize {
         let Some(entry) = measured.and_then(|measured| self.entry(measured)) else { return 0 };
         let turn = usize::from(entry.turn) % count.max(1);
         entry.turn = u16::try_from(turn + 1).unwrap_or(0);
@@ -297,8 +297,8 @@ mod tests {
     const A: FaceId = FaceId(1);
     const B: FaceId = FaceId(2);
 
-    fn at(millis: u64) -> Moment {
-        Moment::default() + Duration::from_millis(millis)
+    fn at(millis: u64) -> NodeInstant {
+        NodeInstant::default() + Duration::from_millis(millis)
     }
 
     #[test]
@@ -319,8 +319,8 @@ mod tests {
         measurements.failed(a, B);
         assert_eq!(measurements.rank(a, B, at(0)), Rank::Failed);
         assert!(Rank::Measured(u32::MAX) < Rank::Unknown && Rank::Unknown < Rank::Failed);
-        assert_eq!(Measured::from_bits(a.to_bits()), Some(a));
-        assert_eq!(Measured::from_bits(0), None);
+        assert_eq!(MeasurementRef::from_bits(a.to_bits()), Some(a));
+        assert_eq!(MeasurementRef::from_bits(0), None);
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! ```
 //! Each stage runs over the whole batch: what it asks for comes together, and the more so the more it asks for at once.
 //!
-//! One [`Forwarder`] a worker; PIT, CS, dead nonces and measurements are its own, [`Shared`] is everyone's. The rules are
+//! One [`Forwarder`] a worker; PIT, CS, dead nonces and measurements are its own, [`SharedTables`] is everyone's. The rules are
 //! those of the NFD developer's guide, where nothing else is said.
 
 mod data;
 mod fast;
+mod fast_path;
 mod interest;
 mod measurements;
 mod nack;
@@ -18,7 +19,6 @@ mod parse;
 mod shared;
 mod sink;
 mod strategy;
-mod usual;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,20 +27,20 @@ use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, FrameSize};
 use kaido_table::{Reader, RegionError, Seed};
 
-use crate::balance::Place;
-use crate::moment::Moment;
+use crate::balance::WorkerPlacement;
+use crate::moment::NodeInstant;
 use crate::packet::{FaceId, Packet, PitToken};
 use crate::table::{
-    Cs, CsSettings, DeadNonces, NameHash, NonceSeen, Pit, PitSettings, Prefixes, Slot, Sought,
+    Cs, CsSettings, DeadNonces, NameHash, NonceSeen, Pit, PitSettings, PrefixLookup, Prefixes, Slot,
 };
 
 pub(crate) use fast::value;
 use measurements::Measurements;
 use park::Parking;
 pub(crate) use parse::copy;
-use parse::{Parsed, What};
-pub use shared::Shared;
-use shared::Ways;
+use parse::{PacketContent, ParsedPacket};
+pub use shared::SharedTables;
+use shared::TableGuard;
 pub use sink::{FaceView, Sink, Visit};
 pub use strategy::{NoStrategy, StrategyChoice};
 
@@ -115,21 +115,21 @@ struct Core {
     /// Of nonces that we make.
     nonces: (Seed, u64),
     /// Where there are several workers: the rule by which packets have one, and which this is.
-    place: Option<(Place, u8)>,
+    place: Option<(WorkerPlacement, u8)>,
     // Scratch memory.
     matches: Vec<Slot>,
     downstreams: Vec<(FaceId, PitToken)>,
-    front: Vec<u8>,
+    head: Vec<u8>,
     hint: Prefixes,
 }
 
 /// The forwarding of one worker.
 pub struct Forwarder {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTables>,
     reader: Reader,
     epoch: Instant,
     core: Core,
-    scratch: Box<[(Parsed, Prefixes); BATCH_MAX]>,
+    scratch: Box<[(ParsedPacket, Prefixes); BATCH_MAX]>,
 }
 
 impl std::fmt::Debug for Forwarder {
@@ -147,7 +147,7 @@ impl Forwarder {
     /// # Panics
     /// When there are as many workers as can read the shared tables: more than 250.
     pub fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedTables>,
         settings: &ForwarderSettings,
         now: Instant,
     ) -> Result<Self, RegionError> {
@@ -155,7 +155,7 @@ impl Forwarder {
         let reader = shared.domain().reader().expect("a place for a worker in the domain");
         let core = Core {
             hash: shared.hash(),
-            pit: Pit::new(&settings.pit, Moment::default())?,
+            pit: Pit::new(&settings.pit, NodeInstant::default())?,
             cs: Cs::new(settings.cs)?,
             dead: DeadNonces::new(settings.dead_nonces)?,
             measurements: Measurements::new(settings.measured_prefixes)?,
@@ -166,25 +166,25 @@ impl Forwarder {
             place: None,
             matches: Vec::with_capacity(MATCHES),
             downstreams: Vec::with_capacity(MATCHES),
-            front: Vec::with_capacity(FrameSize::FourKib.bytes()),
+            head: Vec::with_capacity(FrameSize::FourKib.bytes()),
             hint: Prefixes::default(),
         };
-        let scratch = Box::new(std::array::from_fn(|_| (Parsed::NOTHING, Prefixes::default())));
+        let scratch = Box::new(std::array::from_fn(|_| (ParsedPacket::NOTHING, Prefixes::default())));
         Ok(Self { shared: shared.clone(), reader, epoch: now, core, scratch })
     }
 
     /// Makes this one worker of several.
-    pub(crate) fn join(&mut self, place: Place, worker: u8) {
+    pub(crate) fn join(&mut self, place: WorkerPlacement, worker: u8) {
         self.core.place = Some((place, worker));
     }
 
     /// Whether an Interest was here before: its nonce was seen with the name. What is no Interest is taken for known.
     pub(crate) fn knows(&mut self, packet: &Packet, now: Instant) -> bool {
-        let now = Moment::at(self.epoch, now);
+        let now = NodeInstant::at(self.epoch, now);
         let Self { core, scratch, .. } = self;
         let (parsed, prefixes) = &mut scratch[0];
         parsed.read(packet, false, &core.hash, prefixes);
-        if parsed.what != What::Interest {
+        if parsed.what != PacketContent::Interest {
             return true;
         }
         let nonce = parsed.nonce.unwrap_or(0);
@@ -203,7 +203,7 @@ impl Forwarder {
         now: Instant,
         sink: &mut S,
     ) {
-        let now = Moment::at(self.epoch, now);
+        let now = NodeInstant::at(self.epoch, now);
         let guard = self.reader.pin();
         let ways = self.shared.ways(&guard);
         let all = packets.as_slice();
@@ -221,7 +221,7 @@ impl Forwarder {
             sought.push(act.core.approach(packet, parsed, prefixes, at, ways));
         }
         for (sought, (_, prefixes)) in sought.iter_mut().zip(&*scratch) {
-            ways.fib.sift(sought, prefixes);
+            ways.fib.match_tags(sought, prefixes);
         }
         sought.iter().for_each(|sought| ways.fib.ripen(*sought));
         for (packet, ((parsed, prefixes), sought)) in packets.drain(..).zip(scratch.iter_mut().zip(&sought)) {
@@ -232,19 +232,19 @@ impl Forwarder {
     /// Gives up Interests that have waited long enough. To be called at least [when it is due](Self::tick_due).
     /// Goes on with Interests that waited for the disk.
     pub fn tick<S: Sink>(&mut self, now: Instant, sink: &mut S) {
-        let now = Moment::at(self.epoch, now);
+        let now = NodeInstant::at(self.epoch, now);
         self.serve_tier(now, sink);
         for _ in 0..EXPIRED_MAX {
             let Some(slot) = self.core.pit.expired(now) else { break };
             self.core.counters.unsatisfied += 1;
-            self.core.bury(slot, now);
-            self.core.pit.remove(slot);
+            self.core.insert_dead_nonce(slot, now);
+            self.core.pit.erase(slot);
         }
     }
 
     /// How long after `now` there may be something to give up.
     pub fn tick_due(&self, now: Instant) -> Option<Duration> {
-        let now = Moment::at(self.epoch, now);
+        let now = NodeInstant::at(self.epoch, now);
         self.core.pit.next_expiry(now).into_iter().chain(self.tier_due(now)).min()
     }
 
@@ -272,16 +272,16 @@ impl Forwarder {
 impl Core {
     /// Reads a packet. The name of Data with a token of ours is only compared with its entry's, unless it is to be cached.
     #[inline(always)]
-    fn read(&self, packet: &Packet, parsed: &mut Parsed, prefixes: &mut Prefixes) {
+    fn read(&self, packet: &Packet, parsed: &mut ParsedPacket, prefixes: &mut Prefixes) {
         let has_entry = self.pit.is_own(&packet.annotations.pit_token) && !self.cs.is_on();
         parsed.read(packet, has_entry, &self.hash, prefixes);
     }
 
     /// Asks for the first lines of memory that a packet's tables are looked up in.
     #[inline(always)]
-    fn ask(&self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, ways: Ways<'_>) {
+    fn ask(&self, packet: &Packet, parsed: &ParsedPacket, prefixes: &Prefixes, ways: TableGuard<'_>) {
         match parsed.what {
-            What::Interest => {
+            PacketContent::Interest => {
                 self.pit.prefetch(prefixes.whole());
                 if self.cs.is_on() {
                     self.cs.prefetch(prefixes.whole());
@@ -291,7 +291,7 @@ impl Core {
                     ways.fib.ask(prefixes);
                 }
             }
-            What::Data | What::Nack => {
+            PacketContent::Data | PacketContent::Nack => {
                 self.pit.prefetch_token(&packet.annotations.pit_token, parsed.name().len());
                 if parsed.is_hashed {
                     self.pit.prefetch(prefixes.whole());
@@ -301,7 +301,7 @@ impl Core {
                     self.cs.prefetch_below(prefixes);
                 }
             }
-            What::Refused(_) => {}
+            PacketContent::Refused(_) => {}
         }
     }
 
@@ -310,23 +310,23 @@ impl Core {
     fn approach<'g>(
         &self,
         packet: &Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
         before: usize,
-        ways: Ways<'g>,
-    ) -> Sought<'g, crate::table::Hops> {
+        ways: TableGuard<'g>,
+    ) -> PrefixLookup<'g, crate::table::Hops> {
         match parsed.what {
-            What::Interest => {
+            PacketContent::Interest => {
                 self.pit.prefetch_entry(prefixes.whole(), parsed.name().len(), before);
                 if self.cs.is_on() {
                     self.cs.prefetch_entry(prefixes.whole());
                 }
                 if packet.annotations.next_hop_face.is_some() {
-                    return Sought::default();
+                    return PrefixLookup::default();
                 }
-                ways.fib.winnow(prefixes)
+                ways.fib.bloom_candidates(prefixes)
             }
-            What::Data | What::Nack => {
+            PacketContent::Data | PacketContent::Nack => {
                 if let Some((hash, nonce)) = self.pit.nonce_of(&packet.annotations.pit_token) {
                     self.dead.prefetch(hash, nonce);
                     if !parsed.is_hashed {
@@ -340,14 +340,14 @@ impl Core {
                     self.cs.prefetch_entry(prefixes.whole());
                     self.cs.prefetch_newest(prefixes);
                 }
-                Sought::default()
+                PrefixLookup::default()
             }
-            What::Refused(_) => Sought::default(),
+            PacketContent::Refused(_) => PrefixLookup::default(),
         }
     }
 
     /// Remembers the nonces that an Interest was sent with: copies that are still on their way are known by them.
-    fn bury(&mut self, slot: Slot, now: Moment) {
+    fn insert_dead_nonce(&mut self, slot: Slot, now: NodeInstant) {
         let hash = self.pit.hash(slot);
         for nonce in self.pit.upstreams(slot).map(|record| record.nonce) {
             self.dead.add(hash, nonce, now);
@@ -378,8 +378,8 @@ fn expect(packet: &Packet) {
 /// One packet's way, and what it may use.
 struct Act<'a, 'g, S> {
     core: &'a mut Core,
-    ways: Ways<'g>,
-    now: Moment,
+    ways: TableGuard<'g>,
+    now: NodeInstant,
     sink: &'a mut S,
 }
 
@@ -388,23 +388,23 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     fn packet(
         &mut self,
         packet: Packet,
-        parsed: &mut Parsed,
+        parsed: &mut ParsedPacket,
         prefixes: &mut Prefixes,
-        sought: Sought<'g, crate::table::Hops>,
+        sought: PrefixLookup<'g, crate::table::Hops>,
     ) {
         match parsed.what {
-            What::Interest => {
-                if let Err(packet) = self.usual_interest(packet, parsed, prefixes, sought) {
+            PacketContent::Interest => {
+                if let Err(packet) = self.fast_interest(packet, parsed, prefixes, sought) {
                     self.interest(packet, parsed, prefixes, sought);
                 }
             }
-            What::Data if !parsed.is_hashed => {
+            PacketContent::Data if !parsed.is_hashed => {
                 if let Err(packet) = self.data_by_token::<false>(packet, parsed, prefixes) {
                     parsed.read(&packet, false, &self.core.hash, prefixes);
                     self.other(packet, parsed, prefixes);
                 }
             }
-            What::Data => {
+            PacketContent::Data => {
                 if let Err(packet) = self.data_by_token::<true>(packet, parsed, prefixes) {
                     self.other(packet, parsed, prefixes);
                 }
@@ -413,12 +413,12 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
     }
 
-    fn other(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
+    fn other(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {
         match parsed.what {
-            What::Data => self.data(packet, parsed, prefixes),
-            What::Nack => self.nack(packet, parsed, prefixes),
-            What::Refused(reason) => self.sink.drop(packet.face, packet.frame, reason),
-            What::Interest => {}
+            PacketContent::Data => self.data(packet, parsed, prefixes),
+            PacketContent::Nack => self.nack(packet, parsed, prefixes),
+            PacketContent::Refused(reason) => self.sink.drop(packet.face, packet.frame, reason),
+            PacketContent::Interest => {}
         }
     }
 }

@@ -3,14 +3,14 @@
 use kaido_engine::DropReason;
 
 use super::interest::set_nonce;
-use super::parse::{self, Parsed};
+use super::parse::{self, ParsedPacket};
 use super::strategy::State;
 use super::{Act, Sink};
 use crate::packet::{FaceId, NackReason, Packet, PitToken};
 use crate::table::{NackSeverity, Prefixes, Slot};
 
 impl<S: Sink> Act<'_, '_, S> {
-    pub(super) fn nack(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes) {
+    pub(super) fn nack(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {
         self.core.counters.nacks_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
@@ -56,7 +56,7 @@ impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn give_up(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         slot: Slot,
         severity: NackSeverity,
         only: Option<FaceId>,
@@ -73,8 +73,8 @@ impl<S: Sink> Act<'_, '_, S> {
         }
         if only.is_none() {
             self.core.counters.unsatisfied += 1;
-            self.core.bury(slot, self.now);
-            self.core.pit.remove(slot);
+            self.core.insert_dead_nonce(slot, self.now);
+            self.core.pit.erase(slot);
         }
         self.tell(packet, parsed, &told, &nonces, severity.into());
         self.core.downstreams = told;
@@ -84,7 +84,7 @@ impl<S: Sink> Act<'_, '_, S> {
     fn tell(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         told: &[(FaceId, PitToken)],
         nonces: &[u32],
         reason: NackReason,

@@ -13,12 +13,12 @@ use kaido_engine::{DropReason, Frame};
 
 use super::data::digest_of;
 use super::interest::Pending;
-use super::parse::{Parsed, What};
+use super::parse::{PacketContent, ParsedPacket};
 use super::{Act, Core, FACE_CONTENT_STORE, Forwarder, Sink};
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 use crate::packet::{Annotations, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
-use crate::tier::{Lane, Place, Read, add};
+use crate::tier::{Read, RecordLocation, TierHandle, add};
 
 /// The end of a list of parked Interests.
 const NONE: u32 = u32::MAX;
@@ -29,7 +29,7 @@ const BACK_MAX: usize = 64;
 
 /// An Interest that waits for a read; its PIT entry knows who else does.
 #[derive(Debug)]
-struct Parked {
+struct ParkedInterest {
     packet: Packet,
     slot: Slot,
     token: PitToken,
@@ -39,27 +39,27 @@ struct Parked {
 
 /// A read that is under way or about to be.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    place: Option<Place>,
+struct PendingRead {
+    place: Option<RecordLocation>,
     hash: u64,
     first: u32,
     /// What is read may be kept in memory.
     keeps: bool,
 }
 
-impl UnderWay {
+impl PendingRead {
     const NOTHING: Self = Self { place: None, hash: 0, first: NONE, keeps: false };
 }
 
 /// Interests that wait for the disk.
 #[derive(Debug, Default)]
 pub(super) struct Parking {
-    parked: Vec<Option<Parked>>,
+    parked: Vec<Option<ParkedInterest>>,
     free: Vec<u32>,
     /// By the tickets of the reads.
-    under_way: Vec<UnderWay>,
+    under_way: Vec<PendingRead>,
     /// Reads that wait for more Interests, and until when.
-    gathering: VecDeque<(Moment, u32)>,
+    gathering: VecDeque<(NodeInstant, u32)>,
 }
 
 impl Parking {
@@ -68,13 +68,13 @@ impl Parking {
         Self {
             parked: (0..most).map(|_| None).collect(),
             free: (0..u32::try_from(most).unwrap_or(0)).collect(),
-            under_way: vec![UnderWay::NOTHING; reads_max],
+            under_way: vec![PendingRead::NOTHING; reads_max],
             gathering: VecDeque::with_capacity(reads_max),
         }
     }
 
     /// The read of a place, if there is one: its ticket.
-    fn read_of(&self, place: Place) -> Option<u32> {
+    fn read_of(&self, place: RecordLocation) -> Option<u32> {
         let found = self.under_way.iter().position(|read| read.place == Some(place));
         found.and_then(|ticket| u32::try_from(ticket).ok())
     }
@@ -82,11 +82,11 @@ impl Parking {
     fn add(&mut self, ticket: u32, number: u32, packet: Packet, slot: Slot, token: PitToken) {
         let first = &mut self.under_way[ticket as usize].first;
         let next = std::mem::replace(first, number);
-        self.parked[number as usize] = Some(Parked { packet, slot, token, next });
+        self.parked[number as usize] = Some(ParkedInterest { packet, slot, token, next });
     }
 
     /// Takes an Interest that waits for a read.
-    fn take(&mut self, ticket: u32) -> Option<Parked> {
+    fn take(&mut self, ticket: u32) -> Option<ParkedInterest> {
         let first = &mut self.under_way[ticket as usize].first;
         let parked = self.parked.get_mut(*first as usize)?.take()?;
         self.free.push(std::mem::replace(first, parked.next));
@@ -96,60 +96,60 @@ impl Parking {
 
 impl Forwarder {
     /// Has the tier on disk answer what memory does not, and take what memory evicts.
-    pub fn attach(&mut self, lane: Lane) {
-        self.core.parking = Parking::of(lane.reads_max());
-        self.core.cs.attach(lane);
+    pub fn attach(&mut self, handle: TierHandle) {
+        self.core.parking = Parking::of(handle.reads_max());
+        self.core.cs.attach(handle);
     }
 
     /// After something was erased: what was evicted before is on its way to the disk, and what is being read is not kept.
     pub(crate) fn settle_tier(&mut self) {
-        if let Some(lane) = self.core.cs.lane() {
-            lane.send();
+        if let Some(handle) = self.core.cs.handle() {
+            handle.send();
             self.core.parking.under_way.iter_mut().for_each(|read| read.keeps = false);
         }
     }
 
     /// Goes on with what waited for the disk.
     #[inline]
-    pub(super) fn serve_tier<S: Sink>(&mut self, now: Moment, sink: &mut S) {
-        let Some(lane) = self.core.cs.lane() else { return };
-        lane.tick(now);
+    pub(super) fn serve_tier<S: Sink>(&mut self, now: NodeInstant, sink: &mut S) {
+        let Some(handle) = self.core.cs.handle() else { return };
+        handle.tick(now);
         let gathering = &mut self.core.parking.gathering;
         while gathering.front().is_some_and(|(until, _)| *until <= now)
             && let Some((_, ticket)) = gathering.pop_front()
         {
-            let UnderWay { place, hash, .. } = self.core.parking.under_way[ticket as usize];
+            let PendingRead { place, hash, .. } = self.core.parking.under_way[ticket as usize];
             if let Some(place) = place {
-                lane.read(ticket, place, hash, now);
+                handle.read(ticket, place, hash, now);
             }
         }
-        if lane.has_next() {
+        if handle.has_next() {
             self.take_back(now, sink);
         }
     }
 
     #[cold]
-    fn take_back<S: Sink>(&mut self, now: Moment, sink: &mut S) {
+    fn take_back<S: Sink>(&mut self, now: NodeInstant, sink: &mut S) {
         let guard = self.reader.pin();
         let ways = self.shared.ways(&guard);
         let core = &mut self.core;
         for _ in 0..BACK_MAX {
-            let Some(read) = core.cs.lane().and_then(Lane::next) else { return };
+            let Some(read) = core.cs.handle().and_then(TierHandle::next) else { return };
             Act { core: &mut *core, ways, now, sink: &mut *sink }.came(&read);
-            if let Some(lane) = core.cs.lane() {
-                lane.take_back(read);
+            if let Some(handle) = core.cs.handle() {
+                handle.take_back(read);
             }
         }
     }
 
     /// How long after `now` [`Forwarder::serve_tier`] has something to do.
-    pub(super) fn tier_due(&self, now: Moment) -> Option<Duration> {
-        let lane = self.core.cs.lane_ref()?;
-        if lane.has_next() {
+    pub(super) fn tier_due(&self, now: NodeInstant) -> Option<Duration> {
+        let handle = self.core.cs.lane_ref()?;
+        if handle.has_next() {
             return Some(Duration::ZERO);
         }
         let gathered = self.core.parking.gathering.front().map(|(until, _)| *until);
-        gathered.into_iter().chain(lane.due()).min().map(|moment| moment.since(now))
+        gathered.into_iter().chain(handle.due()).min().map(|moment| moment.since(now))
     }
 }
 
@@ -159,7 +159,7 @@ impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn unparked(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
         pending: Pending,
     ) -> Option<Packet> {
@@ -185,9 +185,9 @@ impl<S: Sink> Act<'_, '_, S> {
             pit.set_parked(pending.slot, false);
             return Some(packet);
         }
-        if let Some(lane) = cs.lane() {
-            add(&lane.counters().parked, 1);
-            add(&lane.counters().gathered, 1);
+        if let Some(handle) = cs.handle() {
+            add(&handle.counters().parked, 1);
+            add(&handle.counters().gathered, 1);
         }
         self.sink.drop(packet.face, packet.frame, DropReason::NdnAggregated);
         None
@@ -195,34 +195,40 @@ impl<S: Sink> Act<'_, '_, S> {
 
     /// The first Interest of a name and its selectors.
     #[inline(never)]
-    fn park(&mut self, packet: Packet, parsed: &Parsed, prefixes: &Prefixes, slot: Slot) -> Option<Packet> {
+    fn park(
+        &mut self,
+        packet: Packet,
+        parsed: &ParsedPacket,
+        prefixes: &Prefixes,
+        slot: Slot,
+    ) -> Option<Packet> {
         let Core { pit, cs, parking, .. } = &mut *self.core;
-        let Some(lane) = cs.lane() else { return Some(packet) };
+        let Some(handle) = cs.handle() else { return Some(packet) };
         let (hash, selectors) = (prefixes.whole(), parsed.selectors);
         let may_be_longer = selectors.can_be_prefix && !prefixes.has_digest();
-        let find = |is_below| lane.find(hash, is_below, selectors.must_be_fresh);
+        let find = |is_below| handle.find(hash, is_below, selectors.must_be_fresh);
         let Some(place) = find(false).or_else(|| if may_be_longer { find(true) } else { None }) else {
             return Some(packet);
         };
         let joined = parking.read_of(place);
         let number = parking.free.pop();
-        let ticket = joined.or_else(|| number.and_then(|_| lane.ticket()));
+        let ticket = joined.or_else(|| number.and_then(|_| handle.ticket()));
         let (Some(number), Some(ticket)) = (number, ticket) else {
             parking.free.extend(number);
-            add(&lane.counters().busy, 1);
+            add(&handle.counters().busy, 1);
             return Some(packet);
         };
-        add(&lane.counters().parked, 1);
+        add(&handle.counters().parked, 1);
         pit.set_parked(slot, true);
         parking.add(ticket, number, packet, slot, pit.token(slot));
         if joined.is_some() {
-            add(&lane.counters().gathered, 1);
+            add(&handle.counters().gathered, 1);
             return None;
         }
         let first = parking.under_way[ticket as usize].first;
-        parking.under_way[ticket as usize] = UnderWay { place: Some(place), hash, first, keeps: true };
-        match lane.gather() {
-            Duration::ZERO => lane.read(ticket, place, hash, self.now),
+        parking.under_way[ticket as usize] = PendingRead { place: Some(place), hash, first, keeps: true };
+        match handle.gather() {
+            Duration::ZERO => handle.read(ticket, place, hash, self.now),
             gather => parking.gathering.push_back((self.now + gather, ticket)),
         }
         None
@@ -236,7 +242,7 @@ impl<S: Sink> Act<'_, '_, S> {
         if let Some((octets, fresh_ms)) = read.packet() {
             self.answer_all(octets, Duration::from_millis(fresh_ms), keeps);
         }
-        while let Some(Parked { packet, slot, token, .. }) = self.core.parking.take(ticket) {
+        while let Some(ParkedInterest { packet, slot, token, .. }) = self.core.parking.take(ticket) {
             let waits = self.core.pit.by_token(&token) == TokenFound::Entry(slot);
             if waits && self.core.pit.is_parked(slot) {
                 self.go_on(packet, slot);
@@ -252,11 +258,11 @@ impl<S: Sink> Act<'_, '_, S> {
         let Some(frame) = Frame::from_slice(octets, || self.sink.allocate()) else { return };
         let packet = Packet { frame, face: FACE_CONTENT_STORE, annotations: Annotations::default() };
         let mut prefixes = Prefixes::default();
-        let mut parsed = Parsed::NOTHING;
+        let mut parsed = ParsedPacket::NOTHING;
         parsed.read(&packet, false, &self.core.hash, &mut prefixes);
         let mut matches = std::mem::take(&mut self.core.matches);
         matches.clear();
-        if parsed.what == What::Data {
+        if parsed.what == PacketContent::Data {
             let Core { pit, hash, .. } = &*self.core;
             let name = &packet.frame.data()[parsed.name()];
             let digest = digest_of(&packet.frame);
@@ -270,9 +276,9 @@ impl<S: Sink> Act<'_, '_, S> {
             let is_kept = keeps && self.keep_read(&packet.frame, &parsed, &prefixes, freshness, &matches);
             self.satisfy(packet, &parsed, &matches, is_kept);
             let answered = self.core.downstreams.len();
-            if let Some(lane) = self.core.cs.lane() {
-                add(&lane.counters().answered, answered);
-                add(&lane.counters().answered_octets, answered * octets.len());
+            if let Some(handle) = self.core.cs.handle() {
+                add(&handle.counters().answered, answered);
+                add(&handle.counters().answered_octets, answered * octets.len());
             }
         }
         self.core.matches = matches;
@@ -282,7 +288,7 @@ impl<S: Sink> Act<'_, '_, S> {
     fn keep_read(
         &mut self,
         frame: &Frame,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
         freshness: Duration,
         matches: &[Slot],
@@ -296,19 +302,19 @@ impl<S: Sink> Act<'_, '_, S> {
     /// Sends an Interest that waited for the disk in vain.
     fn go_on(&mut self, packet: Packet, slot: Slot) {
         self.core.pit.set_parked(slot, false);
-        if let Some(lane) = self.core.cs.lane() {
-            add(&lane.counters().forwarded, 1);
+        if let Some(handle) = self.core.cs.handle() {
+            add(&handle.counters().forwarded, 1);
         }
         let Some(ingress) = self.sink.face(packet.face) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
         };
         let mut prefixes = Prefixes::default();
-        let mut parsed = Parsed::NOTHING;
+        let mut parsed = ParsedPacket::NOTHING;
         parsed.read(&packet, false, &self.core.hash, &mut prefixes);
         // One hop was counted when it came.
         parsed.hop_limit = parsed.hop_limit.map(|limit| limit.saturating_add(1));
-        let mut sought = self.ways.fib.winnow(&prefixes);
-        self.ways.fib.sift(&mut sought, &prefixes);
+        let mut sought = self.ways.fib.bloom_candidates(&prefixes);
+        self.ways.fib.match_tags(&mut sought, &prefixes);
         let pending = Pending { slot, was_pending: false, came_before: false };
         self.forward(packet, &parsed, &prefixes, sought, ingress, pending);
     }

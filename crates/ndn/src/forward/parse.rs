@@ -7,7 +7,7 @@ use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::{Data, Interest, tlv, types};
 
 use super::fast;
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 use crate::packet::Packet;
 use crate::table::{NameError, NameHash, Prefixes, STEP, Selectors};
 
@@ -16,7 +16,7 @@ pub(super) const LIFETIME_MAX_MS: u32 = 120_000;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum PacketContent {
     Interest,
     /// An Interest that came back.
     Nack,
@@ -27,8 +27,8 @@ pub(super) enum What {
 
 /// A packet that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parsed {
-    pub(super) what: What,
+pub(super) struct ParsedPacket {
+    pub(super) what: PacketContent,
     /// Whether the name has been looked into: its prefixes are hashed.
     pub(super) is_hashed: bool,
     pub(super) name_at: u16,
@@ -44,9 +44,9 @@ pub(super) struct Parsed {
     pub(super) freshness_ms: u64,
 }
 
-impl Parsed {
+impl ParsedPacket {
     pub(super) const NOTHING: Self = Self {
-        what: What::Refused(DropReason::NdnMalformed),
+        what: PacketContent::Refused(DropReason::NdnMalformed),
         is_hashed: true,
         name_at: 0,
         name_end: 0,
@@ -88,7 +88,7 @@ impl Parsed {
 
     /// Until when an Interest waits that comes now.
     #[inline(always)]
-    pub(super) fn expires(&self, now: Moment) -> Moment {
+    pub(super) fn expires(&self, now: NodeInstant) -> NodeInstant {
         now.plus_ms(self.lifetime_ms)
     }
 
@@ -107,15 +107,15 @@ pub(super) fn slow(
     is_nack: bool,
     hash: &NameHash,
     prefixes: &mut Prefixes,
-) -> Parsed {
+) -> ParsedPacket {
     let mut parsed = match first.first() {
         Some(&5) => any_interest(first, total, is_nack),
         _ => any_data(first, total),
     };
-    if !matches!(parsed.what, What::Refused(_))
+    if !matches!(parsed.what, PacketContent::Refused(_))
         && let Err(error) = prefixes.fill(hash, &first[parsed.name()])
     {
-        parsed.what = What::Refused(match error {
+        parsed.what = PacketContent::Refused(match error {
             NameError::Malformed => DropReason::NdnMalformed,
             NameError::TooLong => DropReason::NdnNameTooLong,
         });
@@ -123,13 +123,13 @@ pub(super) fn slow(
     parsed
 }
 
-fn any_interest(first: &[u8], total: usize, is_nack: bool) -> Parsed {
-    let Ok(interest) = Interest::parse(first, total) else { return Parsed::NOTHING };
+fn any_interest(first: &[u8], total: usize, is_nack: bool) -> ParsedPacket {
+    let Ok(interest) = Interest::parse(first, total) else { return ParsedPacket::NOTHING };
     let selectors =
         Selectors { can_be_prefix: interest.can_be_prefix, must_be_fresh: interest.must_be_fresh };
     let lifetime_ms = interest.lifetime_or_default_ms().min(LIFETIME_MAX_MS.into());
-    Parsed {
-        what: if is_nack { What::Nack } else { What::Interest },
+    ParsedPacket {
+        what: if is_nack { PacketContent::Nack } else { PacketContent::Interest },
         selectors,
         nonce: interest.nonce,
         nonce_at: short(interest.nonce_at),
@@ -141,16 +141,16 @@ fn any_interest(first: &[u8], total: usize, is_nack: bool) -> Parsed {
     }
 }
 
-fn any_data(first: &[u8], total: usize) -> Parsed {
-    let Ok(data) = Data::parse(first, total) else { return Parsed::NOTHING };
+fn any_data(first: &[u8], total: usize) -> ParsedPacket {
+    let Ok(data) = Data::parse(first, total) else { return ParsedPacket::NOTHING };
     let named = named(first, data.name_at, data.name.value().len());
-    Parsed { what: What::Data, freshness_ms: data.meta.freshness_ms, ..named }
+    ParsedPacket { what: PacketContent::Data, freshness_ms: data.meta.freshness_ms, ..named }
 }
 
 /// With a name whose element is at `at`.
-fn named(first: &[u8], at: usize, len: usize) -> Parsed {
+fn named(first: &[u8], at: usize, len: usize) -> ParsedPacket {
     let at = at + tlv::header(&first[at..]).map_or(0, |header| header.header_len);
-    Parsed { name_at: short(at), name_end: short(at + len), ..Parsed::NOTHING }
+    ParsedPacket { name_at: short(at), name_end: short(at + len), ..ParsedPacket::NOTHING }
 }
 
 /// An offset into a frame.
@@ -164,8 +164,8 @@ pub(super) fn add_nonce(frame: &mut Frame, nonce: u32, scratch: &mut Vec<u8>) ->
     let (first, total) = (frame.data(), frame.packet_len());
     let Ok(interest) = Interest::parse(first, total) else { return false };
     scratch.resize(interest.nonce_at + kaido_wire::ndn::NONCE_ROOM, 0);
-    let Ok(front) = interest.with_nonce(first, total, nonce, scratch) else { return false };
-    exchange(frame, front.strip, &scratch[..front.written])
+    let Ok(head) = interest.with_nonce(first, total, nonce, scratch) else { return false };
+    exchange(frame, head.strip, &scratch[..head.written])
 }
 
 /// Takes the forwarding hint off an Interest; `false` when it has none.
@@ -192,12 +192,12 @@ pub(super) fn strip_hint(frame: &mut Frame, scratch: &mut Vec<u8>) -> bool {
 }
 
 /// Puts octets in the place of the first `strip` ones.
-fn exchange(frame: &mut Frame, strip: usize, front: &[u8]) -> bool {
-    if front.len() > strip + frame.headroom() || !frame.strip(strip) {
+fn exchange(frame: &mut Frame, strip: usize, head: &[u8]) -> bool {
+    if head.len() > strip + frame.headroom() || !frame.strip(strip) {
         return false;
     }
-    frame.prepend(front.len()).is_some_and(|room| {
-        room[..front.len()].copy_from_slice(front);
+    frame.prepend(head.len()).is_some_and(|room| {
+        room[..head.len()].copy_from_slice(head);
         true
     })
 }

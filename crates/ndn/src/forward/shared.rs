@@ -13,7 +13,7 @@ const CHOICES_MAX: u32 = 65_536;
 
 /// Routes, strategy choices and region names.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedTables {
     domain: Domain,
     hash: NameHash,
     fib: Fib,
@@ -22,7 +22,7 @@ pub struct Shared {
     regions: NameTable<u32>,
 }
 
-impl Shared {
+impl SharedTables {
     /// For so many routes; the strategy of all names is best-route.
     ///
     /// # Errors
@@ -84,8 +84,8 @@ impl Shared {
     }
 
     /// Begins lookups.
-    pub(super) fn ways<'g>(&'g self, guard: &'g Guard<'_>) -> Ways<'g> {
-        Ways {
+    pub(super) fn ways<'g>(&'g self, guard: &'g Guard<'_>) -> TableGuard<'g> {
+        TableGuard {
             fib: self.fib.table().lookup(guard),
             strategies: self.strategies.lookup(guard),
             regions: self.regions.lookup(guard),
@@ -96,14 +96,14 @@ impl Shared {
 
 /// Lookups under one guard.
 #[derive(Clone, Copy)]
-pub(super) struct Ways<'g> {
+pub(super) struct TableGuard<'g> {
     pub(super) fib: Lookup<'g, Hops>,
     pub(super) strategies: Lookup<'g, StrategyChoice>,
     regions: Lookup<'g, u32>,
     hash: NameHash,
 }
 
-impl<'g> Ways<'g> {
+impl<'g> TableGuard<'g> {
     /// The strategy of a name.
     #[inline(always)]
     pub(super) fn strategy(self, name: &[u8], prefixes: &Prefixes) -> StrategyChoice {

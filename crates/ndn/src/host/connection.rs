@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
 
-use super::outbox::Outbox;
+use super::send_queue::SendQueue;
 use crate::face::Face;
 
 /// Before a connection that was lost is tried again for the first time; each further time takes twice as long.
@@ -110,10 +110,10 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// The beginning of a packet whose rest was not received yet.
     pub(super) partial: Vec<u8>,
-    pub(super) outbox: Outbox,
+    pub(super) send_queue: SendQueue,
     /// Whether room to write is waited for.
     pub(super) awaits_room: bool,
-    /// Whether something was put in the outbox since it was flushed.
+    /// Whether something was put in the send queue since it was flushed.
     pub(super) is_dirty: bool,
     /// Whether the other end has connected, and not this one.
     pub(super) is_accepted: bool,
@@ -128,7 +128,7 @@ impl Connection {
             socket,
             stage,
             partial: Vec::new(),
-            outbox: Outbox::default(),
+            send_queue: SendQueue::default(),
             awaits_room: false,
             is_dirty: false,
             is_accepted: false,
@@ -155,8 +155,8 @@ impl Connection {
         self.socket = None;
         self.partial.clear();
         self.awaits_room = false;
-        let lost = self.outbox.packets();
-        self.outbox = Outbox::default();
+        let lost = self.send_queue.packets();
+        self.send_queue = SendQueue::default();
         self.face.set_backlog(0);
         lost
     }

@@ -10,9 +10,9 @@ use kaido_wire::ndn::MULTICAST_PORT;
 use super::connection::{Connection, Socket, Stage, descriptor};
 use super::control::Order;
 use super::datagram::Datagrams;
-use super::listen::{self, Newcomer};
+use super::listen::{self, NewConnection};
 use super::poller::Source;
-use super::port::{HostPort, Way, packet_len};
+use super::port::{FaceTransport, HostPort, packet_len};
 use super::{HOST_MTU, HostError, MulticastOn};
 use crate::FaceId;
 use crate::face::{
@@ -45,7 +45,7 @@ impl HostPort {
             |full: FaceError| HostError::at(format!("UDP {remote}"))(io::Error::other(full.to_string()));
         let face = self.faces.create(settings).map_err(full)?;
         let socket_at = self.datagrams.len();
-        self.put(Way::Datagrams { face: face.id(), socket: socket_at, remote });
+        self.put(FaceTransport::Datagrams { face: face.id(), socket: socket_at, remote });
         self.datagrams.push(Datagrams::group(socket, sender, face));
         Ok(())
     }
@@ -88,13 +88,13 @@ impl HostPort {
                     datagrams.socket.local_addr().is_ok_and(|local| local.is_ipv4() == remote.is_ipv4())
                 };
                 let Some(socket) = self.datagrams.iter().position(of_family) else { return };
-                self.put(Way::Datagrams { face: face.id(), socket, remote });
+                self.put(FaceTransport::Datagrams { face: face.id(), socket, remote });
                 self.datagrams[socket].add(remote, face, self.now);
             }
             FaceUri::Tcp(_) => {
                 let id = face.id();
                 let stage = Stage::Lost { retry_at: self.now };
-                self.put(Way::Stream(Box::new(Connection::new(face, None, stage))));
+                self.put(FaceTransport::Stream(Box::new(Connection::new(face, None, stage))));
                 self.connect(id);
             }
             _ => {}
@@ -108,7 +108,7 @@ impl HostPort {
             self.faces.destroy(id);
             return;
         }
-        self.put(Way::Stream(Box::new(Connection::new(face, Some(socket), Stage::Open))));
+        self.put(FaceTransport::Stream(Box::new(Connection::new(face, Some(socket), Stage::Open))));
     }
 
     /// Begins to connect a face that has no connection.
@@ -162,8 +162,8 @@ impl HostPort {
         }
     }
 
-    fn welcome(&mut self, newcomer: Newcomer) {
-        let Newcomer { socket, remote, local, scope } = newcomer;
+    fn welcome(&mut self, newcomer: NewConnection) {
+        let NewConnection { socket, remote, local, scope } = newcomer;
         // A client's end of a Unix socket has no name; it gets the number of our descriptor.
         let remote = remote.unwrap_or_else(|| FaceUri::Descriptor(descriptor(&socket)));
         let face = match self.faces.create(self.face_settings(remote, local, scope)) {
@@ -177,7 +177,7 @@ impl HostPort {
         }
         let mut connection = Connection::new(face, Some(socket), Stage::Open);
         connection.is_accepted = true;
-        self.put(Way::Stream(Box::new(connection)));
+        self.put(FaceTransport::Stream(Box::new(connection)));
     }
 
     /// Makes a face for a sender of datagrams, if this one begins as a packet does.
@@ -199,7 +199,7 @@ impl HostPort {
             }
         };
         let id = face.id();
-        self.put(Way::Datagrams { face: id, socket: number, remote });
+        self.put(FaceTransport::Datagrams { face: id, socket: number, remote });
         self.datagrams[number].add(remote, face, self.now);
         Some(id)
     }
@@ -236,11 +236,11 @@ impl HostPort {
         let Some(way) = self.ways[at].take_if(|way| way.face() == id) else { return };
         self.stop_cutting(id);
         match way {
-            Way::Stream(connection) => {
-                self.lost.failed(connection.outbox.packets());
-                self.queued -= connection.outbox.packets();
+            FaceTransport::Stream(connection) => {
+                self.lost.failed(connection.send_queue.packets());
+                self.queued -= connection.send_queue.packets();
             }
-            Way::Datagrams { socket, remote, .. } => {
+            FaceTransport::Datagrams { socket, remote, .. } => {
                 self.datagrams[socket].remove(remote);
             }
         }

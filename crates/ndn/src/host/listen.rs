@@ -38,7 +38,7 @@ pub(super) enum Listener {
 
 /// Someone who has connected.
 #[derive(Debug)]
-pub(super) struct Newcomer {
+pub(super) struct NewConnection {
     pub(super) socket: Socket,
     /// Of a Unix socket, which has no name: none.
     pub(super) remote: Option<FaceUri>,
@@ -76,13 +76,13 @@ impl Listener {
     }
 
     /// The next who has connected, if any.
-    pub(super) fn accept(&self) -> io::Result<Newcomer> {
+    pub(super) fn accept(&self) -> io::Result<NewConnection> {
         match self {
             Self::Unix { socket, path } => {
                 let (socket, _) = socket.accept()?;
                 socket.set_nonblocking(true)?;
                 let local = FaceUri::Unix(path.display().to_string());
-                Ok(Newcomer { socket: Socket::Unix(socket), remote: None, local, scope: Scope::Local })
+                Ok(NewConnection { socket: Socket::Unix(socket), remote: None, local, scope: Scope::Local })
             }
             Self::Tcp(socket) => {
                 let (socket, remote) = socket.accept()?;
@@ -91,7 +91,7 @@ impl Listener {
                 let local = socket.local_addr()?;
                 let scope = scope_of(local.ip(), remote.ip());
                 let (remote, local) = (Some(FaceUri::Tcp(remote)), FaceUri::Tcp(local));
-                Ok(Newcomer { socket: Socket::Tcp(socket), remote, local, scope })
+                Ok(NewConnection { socket: Socket::Tcp(socket), remote, local, scope })
             }
         }
     }

@@ -4,7 +4,7 @@ use kaido_engine::DropReason;
 
 /// Packets dropped since the worker asked last, by reason.
 #[derive(Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct LossCounts {
     slow: u64,
     malformed: u64,
     full: u64,
@@ -14,7 +14,7 @@ pub(super) struct Lost {
     no_frame: u64,
 }
 
-impl Lost {
+impl LossCounts {
     /// To a face whose other end reads too slowly.
     pub(super) fn slow(&mut self) {
         self.slow += 1;

@@ -3,7 +3,7 @@
 //! ```text
 //!  listeners ─accept─▶ connections ─read many─▶ cut into packets ─▶ batch        frames: | face, 4 octets | packet |
 //!  UDP sockets ──────────────────────────────────────────────────▶ batch
-//!                      connections ◀─write many── outbox per face ◀─ batch
+//!                      connections ◀─write many── send queue per face ◀─ batch
 //!  HostControl ─open, close; wakes the port─▶
 //! ```
 //!
@@ -16,9 +16,9 @@ mod datagram;
 mod life;
 mod listen;
 mod lost;
-mod outbox;
 mod poller;
 mod port;
+mod send_queue;
 
 pub use control::{ConnectError, HostControl};
 pub use port::HostPort;

@@ -51,7 +51,7 @@ impl Source {
 
 /// That something has become ready.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ready {
+pub(super) struct Readiness {
     pub(super) source: Source,
     /// There is something to read, or the end of it.
     pub(super) reads: bool,
@@ -74,7 +74,7 @@ impl Waker {
 pub(super) struct Poller {
     epoll: OwnedFd,
     wake: Waker,
-    ready: VecDeque<Ready>,
+    ready: VecDeque<Readiness>,
 }
 
 impl Poller {
@@ -133,12 +133,12 @@ impl Poller {
             let is_failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
             let reads = is_failed || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP);
             let writes = is_failed || flags.contains(epoll::EventFlags::OUT);
-            self.ready.push_back(Ready { source, reads, writes });
+            self.ready.push_back(Readiness { source, reads, writes });
         }
     }
 
     /// The next of what is ready.
-    pub(super) fn next(&mut self) -> Option<Ready> {
+    pub(super) fn next(&mut self) -> Option<Readiness> {
         self.ready.pop_front()
     }
 }

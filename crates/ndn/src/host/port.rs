@@ -15,8 +15,8 @@ use super::connection::{Connection, Stage};
 use super::control::{HostControl, Orders};
 use super::datagram::Datagrams;
 use super::listen::{self, Listener};
-use super::lost::Lost;
-use super::poller::{Poller, Ready, Source};
+use super::lost::LossCounts;
+use super::poller::{Poller, Readiness, Source};
 use super::{HostError, HostSettings};
 use crate::FaceId;
 use crate::face::{FaceState, Faces};
@@ -30,12 +30,12 @@ const FAILURES_MAX: usize = 64;
 
 /// What leads to a face.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum FaceTransport {
     Stream(Box<Connection>),
     Datagrams { face: FaceId, socket: usize, remote: SocketAddr },
 }
 
-impl Way {
+impl FaceTransport {
     pub(super) fn face(&self) -> FaceId {
         match self {
             Self::Stream(connection) => connection.face.id(),
@@ -46,7 +46,7 @@ impl Way {
 
 /// What was read from a connection and is not cut into packets yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cutting {
+pub(super) struct StreamBuffer {
     face: FaceId,
     at: usize,
     end: usize,
@@ -62,17 +62,17 @@ pub struct HostPort {
     pub(super) listeners: Vec<Listener>,
     pub(super) datagrams: Vec<Datagrams>,
     /// By the lower bits of the face's number.
-    pub(super) ways: Box<[Option<Way>]>,
+    pub(super) ways: Box<[Option<FaceTransport>]>,
     pub(super) scratch: Box<[u8]>,
     /// Where datagrams are received.
     rooms: DatagramRooms,
     /// Datagrams that go out by one socket.
     gathered: ArrayVec<(SocketAddr, Frame), BATCH_MAX>,
     gathered_for: usize,
-    pub(super) cutting: Option<Cutting>,
-    /// Faces with something in their outbox that was not flushed.
+    pub(super) cutting: Option<StreamBuffer>,
+    /// Faces with something in their send queue that was not flushed.
     pub(super) dirty: Vec<FaceId>,
-    /// Packets in all outboxes.
+    /// Packets in all send queues.
     pub(super) queued: usize,
     /// Faces whose connections are lost.
     pub(super) waiting: Vec<FaceId>,
@@ -80,7 +80,7 @@ pub struct HostPort {
     pub(super) checked: Instant,
     /// The system had no descriptor left: listeners are not watched until the next check.
     pub(super) is_deaf: bool,
-    pub(super) lost: Lost,
+    pub(super) lost: LossCounts,
 }
 
 impl HostPort {
@@ -130,7 +130,7 @@ impl HostPort {
             now,
             checked: now,
             is_deaf: false,
-            lost: Lost::default(),
+            lost: LossCounts::default(),
             settings,
         };
         for on in port.settings.multicast.clone() {
@@ -155,13 +155,13 @@ impl HostPort {
         id.0 as usize & (self.ways.len() - 1)
     }
 
-    pub(super) fn put(&mut self, way: Way) {
+    pub(super) fn put(&mut self, way: FaceTransport) {
         let at = self.slot(way.face());
         self.ways[at] = Some(way);
     }
 
     #[inline]
-    fn way(&mut self, id: FaceId) -> Option<&mut Way> {
+    fn way(&mut self, id: FaceId) -> Option<&mut FaceTransport> {
         let at = self.slot(id);
         self.ways[at].as_mut().filter(|way| way.face() == id)
     }
@@ -169,13 +169,13 @@ impl HostPort {
     #[inline]
     pub(super) fn connection(&mut self, id: FaceId) -> Option<&mut Connection> {
         match self.way(id)? {
-            Way::Stream(connection) => Some(connection),
-            Way::Datagrams { .. } => None,
+            FaceTransport::Stream(connection) => Some(connection),
+            FaceTransport::Datagrams { .. } => None,
         }
     }
 
     /// Does what has become possible.
-    fn serve(&mut self, ready: Ready, pool: &mut PoolCache, batch: &mut Batch) {
+    fn serve(&mut self, ready: Readiness, pool: &mut PoolCache, batch: &mut Batch) {
         match ready.source {
             Source::Wake => self.obey(),
             Source::Listener(number) => self.accept(number as usize),
@@ -208,7 +208,8 @@ impl HostPort {
     /// Reads what there is; it is cut into packets afterwards.
     fn read(&mut self, id: FaceId) {
         let at = self.slot(id);
-        let Some(Way::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id) else {
+        let Some(FaceTransport::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id)
+        else {
             return;
         };
         let (Some(socket), Stage::Open) = (&mut connection.socket, &connection.stage) else { return };
@@ -218,7 +219,7 @@ impl HostPort {
             Ok(0) => self.fail(id),
             Ok(len) => {
                 connection.partial.clear();
-                self.cutting = Some(Cutting { face: id, at: 0, end: begun + len });
+                self.cutting = Some(StreamBuffer { face: id, at: 0, end: begun + len });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -227,8 +228,8 @@ impl HostPort {
     }
 
     /// Cuts what was read into packets, as far as there is room for them; `false` when there is none.
-    fn cut(&mut self, cutting: Cutting, pool: &mut PoolCache, batch: &mut Batch) -> bool {
-        let Cutting { face, mut at, end } = cutting;
+    fn cut(&mut self, cutting: StreamBuffer, pool: &mut PoolCache, batch: &mut Batch) -> bool {
+        let StreamBuffer { face, mut at, end } = cutting;
         loop {
             let rest = &self.scratch[at..end];
             let len = match packet_len(rest) {
@@ -243,7 +244,7 @@ impl HostPort {
             };
             let frame = if batch.is_full() { None } else { frame_of(face, &rest[..len], pool) };
             let Some(frame) = frame else {
-                self.cutting = Some(Cutting { face, at, end });
+                self.cutting = Some(StreamBuffer { face, at, end });
                 return false;
             };
             batch.push(frame);
@@ -251,7 +252,9 @@ impl HostPort {
         }
         self.cutting = None;
         let slot = self.slot(face);
-        if let Some(Way::Stream(connection)) = self.ways[slot].as_mut().filter(|way| way.face() == face) {
+        if let Some(FaceTransport::Stream(connection)) =
+            self.ways[slot].as_mut().filter(|way| way.face() == face)
+        {
             connection.partial.extend_from_slice(&self.scratch[at..end]);
         }
         true
@@ -315,12 +318,12 @@ impl HostPort {
         let way = self.ways[at].as_mut().filter(|way| way.face() == id);
         match way {
             Some(_) if !frame.strip(PSEUDO_HEADER) => self.lost.unknown(),
-            Some(Way::Stream(connection)) => {
+            Some(FaceTransport::Stream(connection)) => {
                 // Slow readers together leave others half of the frames.
                 let is_crowded = self.queued >= pool.pool().frames() / 2;
                 let octets_max = if is_crowded { 0 } else { queue_octets_max };
                 self.queued += 1;
-                if let Err(frame) = connection.outbox.push(frame, octets_max) {
+                if let Err(frame) = connection.send_queue.push(frame, octets_max) {
                     self.queued -= 1;
                     self.lost.slow();
                     pool.release(frame);
@@ -331,7 +334,7 @@ impl HostPort {
                 }
                 return;
             }
-            Some(&mut Way::Datagrams { socket, remote, .. }) => {
+            Some(&mut FaceTransport::Datagrams { socket, remote, .. }) => {
                 // Those of one socket go together, in their order.
                 if self.gathered.is_full() || (socket != self.gathered_for && !self.gathered.is_empty()) {
                     self.send_datagrams(pool);
@@ -347,19 +350,20 @@ impl HostPort {
     /// Writes what waits for a face.
     fn flush(&mut self, id: FaceId, pool: &mut PoolCache) {
         let at = self.slot(id);
-        let Some(Way::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id) else {
+        let Some(FaceTransport::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id)
+        else {
             return;
         };
         connection.is_dirty = false;
         let (Some(socket), Stage::Open) = (&mut connection.socket, &connection.stage) else { return };
-        let waited = connection.outbox.packets();
-        let flushed = connection.outbox.flush(socket, pool);
-        self.queued -= waited - connection.outbox.packets();
+        let waited = connection.send_queue.packets();
+        let flushed = connection.send_queue.flush(socket, pool);
+        self.queued -= waited - connection.send_queue.packets();
         if flushed.is_err() {
             return self.fail(id);
         }
-        connection.face.set_backlog(connection.outbox.octets());
-        let awaits_room = !connection.outbox.is_empty();
+        connection.face.set_backlog(connection.send_queue.octets());
+        let awaits_room = !connection.send_queue.is_empty();
         if awaits_room != connection.awaits_room {
             connection.awaits_room = awaits_room;
             if self.poller.change(socket, Source::Face(id), awaits_room).is_err() {

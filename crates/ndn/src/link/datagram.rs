@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use kaido_engine::fragment::{Found, Outcome, assemble};
+use kaido_engine::fragment::{FragmentInfo, Outcome, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
@@ -58,7 +58,7 @@ impl Link {
             return Err((frame, DropReason::NotOurs));
         }
         let at = usize::from(link.payload_offset);
-        let (front, datagram) = match read(udp, &frame.data()[at..], frame.packet_len() - at) {
+        let (head, datagram) = match read(udp, &frame.data()[at..], frame.packet_len() - at) {
             Ok(Read::Whole(datagram)) => (at, datagram),
             Ok(Read::Piece(len)) => {
                 if !frame.strip(at) {
@@ -79,7 +79,7 @@ impl Link {
             }
             Err(reason) => return Err((frame, reason)),
         };
-        if !frame.strip(front + datagram.headers) {
+        if !frame.strip(head + datagram.headers) {
             return Err((frame, DropReason::UdpMalformed));
         }
         frame.truncate(datagram.len);
@@ -104,7 +104,9 @@ impl Udp {
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Result<Option<Frame>, (Frame, DropReason)> {
-        let Some(found) = Found::read(frame.data()) else { return Err((frame, DropReason::FragmentInvalid)) };
+        let Some(found) = FragmentInfo::read(frame.data()) else {
+            return Err((frame, DropReason::FragmentInvalid));
+        };
         let piece = Piece { frame, port, header_len: found.header_len };
         let data = |piece: &Piece| piece.frame.to_vec().get(piece.header_len..).map(<[u8]>::to_vec);
         let same = |kept: &Piece, new: &Piece| data(kept) == data(new);

@@ -113,8 +113,8 @@ pub(super) fn put_header(
     vlan: Option<u16>,
 ) -> Result<Frame, Frame> {
     let len = HEADER + vlan.map_or(0, |_| TAG_LEN);
-    let Some(front) = frame.prepend(len) else { return Err(frame) };
-    let (ethernet, tag) = front.split_at_mut(HEADER);
+    let Some(head) = frame.prepend(len) else { return Err(frame) };
+    let (ethernet, tag) = head.split_at_mut(HEADER);
     let ethertype = if vlan.is_some() { EtherType::VLAN } else { ETHERTYPE };
     let mut is_written = EthernetRepr { dst: remote, src: local, ethertype }.emit(ethernet).is_ok();
     if let Some(vid) = vlan {

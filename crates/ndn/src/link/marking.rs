@@ -17,11 +17,11 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Which faces have long queues.
 #[derive(Debug, Default)]
-pub(super) struct Marking {
+pub(super) struct CongestionMarking {
     congested: HashMap<FaceId, (Instant, u32)>,
 }
 
-impl Marking {
+impl CongestionMarking {
     /// Whether a packet that is to be sent now is marked.
     #[inline]
     pub(super) fn marks(&mut self, face: &Face, now: Instant) -> bool {
@@ -73,7 +73,7 @@ mod tests {
             transport: Transport::Internal,
         };
         let face = faces.create(settings).unwrap();
-        let (mut marking, start) = (Marking::default(), Instant::now());
+        let (mut marking, start) = (CongestionMarking::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         assert!(!marking.marks(&face, start));
         face.set_backlog(1 << 20);

@@ -30,9 +30,9 @@ use kaido_wire::ndn::PACKET_MAX;
 
 use crate::face::{FaceReader, Faces, Transport};
 use ethernet::Addresses;
-use marking::Marking;
+use marking::CongestionMarking;
 use reassembly::Reassembly;
-use reliable::Looks;
+use reliable::PendingFaces;
 use udp::Udp;
 
 /// Octets of the longest packet of the link: the longest of the network, and room for what is said of it.
@@ -85,8 +85,8 @@ pub struct Link {
     faces: FaceReader,
     addresses: Addresses,
     reassembly: Reassembly,
-    marking: Marking,
-    looks: Looks,
+    marking: CongestionMarking,
+    looks: PendingFaces,
     /// UDP over the engine's ports, where there is any.
     udp: Option<Box<Udp>>,
 }
@@ -98,8 +98,8 @@ impl Link {
             faces: faces.reader(),
             addresses: Addresses::default(),
             reassembly: Reassembly::new(settings.reassembly),
-            marking: Marking::default(),
-            looks: Looks::default(),
+            marking: CongestionMarking::default(),
+            looks: PendingFaces::default(),
             udp: None,
             settings,
         }

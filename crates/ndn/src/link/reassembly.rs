@@ -50,7 +50,7 @@ pub(super) struct Fragment {
 type Key = (FaceId, u64);
 
 #[derive(Debug)]
-struct Waiting {
+struct PartialPacket {
     key: Key,
     port: PortId,
     began: Instant,
@@ -65,7 +65,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Reassembly {
     limits: ReassemblyLimits,
-    slots: Vec<Waiting>,
+    slots: Vec<PartialPacket>,
     /// Which of `slots` are not in use.
     free: Vec<usize>,
     by_key: HashMap<Key, usize>,
@@ -183,7 +183,7 @@ impl Reassembly {
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
-                self.slots.push(Waiting {
+                self.slots.push(PartialPacket {
                     key,
                     port,
                     began: now,
@@ -260,9 +260,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[derive(Default)]
-    struct Lost(BTreeMap<&'static str, usize>);
+    struct LostPacket(BTreeMap<&'static str, usize>);
 
-    impl Loss for Lost {
+    impl Loss for LostPacket {
         fn frame(&mut self, _: PortId, frame: Frame, reason: DropReason) {
             drop(frame);
             *self.0.entry(reason.name()).or_default() += 1;
@@ -272,7 +272,7 @@ mod tests {
     struct Rig {
         pool: &'static FramePool,
         reassembly: Reassembly,
-        lost: Lost,
+        lost: LostPacket,
         now: Instant,
     }
 
@@ -280,7 +280,7 @@ mod tests {
         fn new(limits: ReassemblyLimits) -> Self {
             let pool = FramePool::leak(64).unwrap();
             let reassembly = Reassembly::new(limits);
-            Self { pool, reassembly, lost: Lost::default(), now: Instant::now() }
+            Self { pool, reassembly, lost: LostPacket::default(), now: Instant::now() }
         }
 
         fn take(

@@ -6,7 +6,7 @@ use kaido_wire::ndn::{Data, Interest, LpHeader, LpPacket, PACKET_MAX, tlv};
 
 use super::reassembly::Fragment;
 use super::reliable::{arrived, is_numbered};
-use super::send::Ways;
+use super::send::EthernetFaces;
 use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
 use crate::face::{Direction, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
 use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
@@ -70,7 +70,7 @@ impl Link {
             Err(reason) => return Err((frame, reason)),
         };
         if is_numbered(&packet.header) && face.flags() & FLAG_RELIABILITY != 0 {
-            let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
+            let mut ways = EthernetFaces { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
             if !arrived(face, &packet, frame.data(), &mut ways, out) {
                 return Err((frame, DropReason::NdnLinkDuplicate));
             }
@@ -79,7 +79,7 @@ impl Link {
             Ok(read) => read,
             Err(reason) => return Err((frame, reason)),
         };
-        if !frame.strip(said.front) {
+        if !frame.strip(said.head) {
             return Err((frame, DropReason::NdnLinkMalformed));
         }
         let Some((sequence, index, count)) = fragment else {
@@ -127,14 +127,14 @@ fn finish(
 }
 
 /// What the header of the link said.
-struct Said {
+struct LinkFields {
     annotations: Annotations,
     /// Octets of the header.
-    front: usize,
+    head: usize,
 }
 
 /// A fragment's sequence number, place and count.
-type Place = (u64, u64, u64);
+type FragmentPosition = (u64, u64, u64);
 
 #[inline(always)]
 fn read_link(frame: &Frame) -> Result<LpPacket<'_>, DropReason> {
@@ -146,7 +146,7 @@ fn read_link(frame: &Frame) -> Result<LpPacket<'_>, DropReason> {
 }
 
 #[inline(always)]
-fn said(packet: &LpPacket<'_>, face: &Face) -> Result<(Said, Option<Place>), DropReason> {
+fn said(packet: &LpPacket<'_>, face: &Face) -> Result<(LinkFields, Option<FragmentPosition>), DropReason> {
     if packet.fragment_len == 0 {
         return Err(DropReason::NdnLinkIdle);
     }
@@ -157,7 +157,7 @@ fn said(packet: &LpPacket<'_>, face: &Face) -> Result<(Said, Option<Place>), Dro
         (count, Some(sequence)) => Some((sequence, header.frag_index, count)),
         (_, None) => return Err(DropReason::NdnLinkMalformed),
     };
-    Ok((Said { annotations, front: packet.fragment_at }, place))
+    Ok((LinkFields { annotations, head: packet.fragment_at }, place))
 }
 
 fn annotations(header: &LpHeader<'_>, face: &Face) -> Result<Annotations, DropReason> {

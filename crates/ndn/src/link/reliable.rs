@@ -7,7 +7,7 @@ use kaido_engine::{DropReason, Frame, Output};
 use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 
 use super::Link;
-use super::send::{FRAGMENT_MAX, Ways, cut, port_of, transmit};
+use super::send::{EthernetFaces, FRAGMENT_MAX, cut, port_of, transmit};
 use crate::FaceId;
 use crate::face::{Face, FaceReader, FaceState};
 use crate::reliability::{ACKS_MAX, Reliability};
@@ -20,12 +20,12 @@ const TAKEN_MAX: usize = 8;
 
 /// The faces of a worker at which something is under way.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(super) struct PendingFaces {
     awake: HashSet<FaceId>,
     next: Option<Instant>,
 }
 
-impl Looks {
+impl PendingFaces {
     fn wake(&mut self, face: FaceId, now: Instant) {
         self.awake.insert(face);
         self.next.get_or_insert(now + LOOK_EVERY);
@@ -53,7 +53,7 @@ impl Link {
         let mut awake = std::mem::take(&mut looks.awake);
         looks.next = None;
         let worker = faces.worker();
-        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
+        let mut ways = EthernetFaces { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
         awake.retain(|face| is_awake(faces, *face, &mut ways, out));
         if !awake.is_empty() {
             looks.next.get_or_insert(out.now() + LOOK_EVERY);
@@ -63,7 +63,7 @@ impl Link {
 }
 
 /// Does what is due at a face; whether more will be.
-fn is_awake(faces: &FaceReader, face: FaceId, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
+fn is_awake(faces: &FaceReader, face: FaceId, ways: &mut EthernetFaces<'_>, out: &mut Output<'_>) -> bool {
     let Some(face) = faces.get(face) else { return false };
     let Some(mut state) = face.reliability() else { return false };
     if face.state() == FaceState::Down {
@@ -82,7 +82,7 @@ pub(super) fn put(
     face: &Face,
     frame: Frame,
     header: &LpHeader<'_>,
-    ways: &mut Ways<'_>,
+    ways: &mut EthernetFaces<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let len = frame.packet_len();
@@ -100,7 +100,7 @@ pub(super) fn send(
     mut frame: Frame,
     header: &LpHeader<'_>,
     packet: u64,
-    ways: &mut Ways<'_>,
+    ways: &mut EthernetFaces<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let Some(mut state) = face.reliability() else {
@@ -109,8 +109,8 @@ pub(super) fn send(
         return false;
     };
     let len = frame.packet_len();
-    let front = frame.prepend(header.inner_len(len));
-    let mut is_written = front.is_some_and(|front| header.emit_inner(len, front).is_ok());
+    let head = frame.prepend(header.inner_len(len));
+    let mut is_written = head.is_some_and(|head| header.emit_inner(len, head).is_ok());
     if is_written {
         let rest = frame.packet_len();
         let now = out.now();
@@ -137,11 +137,11 @@ fn taken(state: &Reliability, tx_sequence: Option<u64>, rest: usize, mtu: usize)
 }
 
 fn put_fields(frame: &mut Frame, fields: &LpReliability<'_>, rest: usize) -> bool {
-    frame.prepend(fields.len(rest)).is_some_and(|front| fields.emit(rest, front).is_ok())
+    frame.prepend(fields.len(rest)).is_some_and(|head| fields.emit(rest, head).is_ok())
 }
 
 /// Sends a packet of the link again.
-fn again(face: &Face, number: u64, octets: &[u8], ways: &mut Ways<'_>, out: &mut Output<'_>) {
+fn again(face: &Face, number: u64, octets: &[u8], ways: &mut EthernetFaces<'_>, out: &mut Output<'_>) {
     let fields = LpReliability { tx_sequence: Some(number), acks: &[] };
     if fields.len(octets.len()) + octets.len() > face.mtu() {
         // The face takes less than when it was first sent.
@@ -162,14 +162,14 @@ fn count(face: &Face, given_up: u64, out: &mut Output<'_>) {
 }
 
 /// Sends the acknowledgements that wait in packets of their own.
-fn acknowledge(face: &Face, state: &mut Reliability, ways: &mut Ways<'_>, out: &mut Output<'_>) {
+fn acknowledge(face: &Face, state: &mut Reliability, ways: &mut EthernetFaces<'_>, out: &mut Output<'_>) {
     let room = face.mtu().min(FRAGMENT_MAX).saturating_sub(LpReliability::default().len(FRAGMENT_MAX));
     let most = (room / LpReliability::ACK_LEN).max(1);
     while !state.acks().is_empty() {
         let count = most.min(state.acks().len());
         let fields = LpReliability { tx_sequence: None, acks: &state.acks()[..count] };
         let Some(mut frame) = out.allocate() else { return };
-        let is_written = frame.append(fields.len(0)).is_some_and(|front| fields.emit(0, front).is_ok());
+        let is_written = frame.append(fields.len(0)).is_some_and(|head| fields.emit(0, head).is_ok());
         if !is_written {
             return out.release(frame);
         }
@@ -190,7 +190,7 @@ pub(super) fn arrived(
     face: &Face,
     packet: &LpPacket<'_>,
     first: &[u8],
-    ways: &mut Ways<'_>,
+    ways: &mut EthernetFaces<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let Some(mut state) = face.reliability() else { return true };

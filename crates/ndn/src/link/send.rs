@@ -6,7 +6,7 @@ use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_wire::ndn::LpHeader;
 
 use super::reassembly::FRAGMENTS_MAX;
-use super::reliable::Looks;
+use super::reliable::PendingFaces;
 use super::udp::Udp;
 use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet, reliable};
 use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceState, PacketKind, Transport};
@@ -37,7 +37,7 @@ impl Link {
         let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
         let worker = faces.worker();
-        let mut ways = Ways { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
+        let mut ways = EthernetFaces { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
         if put(face, frame, &header, &mut ways, out) {
             face.counters(worker).sent.packet(kind);
         }
@@ -45,16 +45,22 @@ impl Link {
 }
 
 /// What leads to faces over Ethernet, and whether they are to be looked at again.
-pub(super) struct Ways<'l> {
+pub(super) struct EthernetFaces<'l> {
     pub(super) ports: &'l [PortKind],
     pub(super) udp: Option<&'l mut Udp>,
-    pub(super) looks: &'l mut Looks,
+    pub(super) looks: &'l mut PendingFaces,
     /// What counts at the faces.
     pub(super) worker: usize,
 }
 
 /// Puts the header on, or cuts the packet; whether anything was sent.
-fn put(face: &Face, frame: Frame, header: &LpHeader<'_>, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
+fn put(
+    face: &Face,
+    frame: Frame,
+    header: &LpHeader<'_>,
+    ways: &mut EthernetFaces<'_>,
+    out: &mut Output<'_>,
+) -> bool {
     if face.flags() & FLAG_RELIABILITY != 0 {
         return reliable::put(face, frame, header, ways, out);
     }
@@ -75,7 +81,7 @@ pub(super) fn cut(
     frame: Frame,
     header: &LpHeader<'_>,
     reliably: bool,
-    ways: &mut Ways<'_>,
+    ways: &mut EthernetFaces<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let (len, mtu) = (frame.packet_len(), face.mtu());
@@ -142,12 +148,12 @@ fn with_header(
     face: &Face,
     mut frame: Frame,
     header: &LpHeader<'_>,
-    ways: &mut Ways<'_>,
+    ways: &mut EthernetFaces<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let len = frame.packet_len();
     let room = header.len(len);
-    let is_written = frame.prepend(room).is_some_and(|front| header.emit(len, front).is_ok());
+    let is_written = frame.prepend(room).is_some_and(|head| header.emit(len, head).is_ok());
     if !is_written {
         out.drop(port_of(face), frame, DropReason::NoHeadroom);
         return false;
@@ -156,7 +162,12 @@ fn with_header(
 }
 
 /// Puts on what leads to the face, and sends.
-pub(super) fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: &mut Output<'_>) -> bool {
+pub(super) fn transmit(
+    face: &Face,
+    mut frame: Frame,
+    ways: &mut EthernetFaces<'_>,
+    out: &mut Output<'_>,
+) -> bool {
     let len = frame.packet_len();
     let port = port_of(face);
     let frame = match *face.transport() {
@@ -170,8 +181,8 @@ pub(super) fn transmit(face: &Face, mut frame: Frame, ways: &mut Ways<'_>, out: 
         }
         Transport::Udp { local, remote, .. } => return datagram(face, (local, remote), frame, ways, out),
         Transport::Host { .. } | Transport::Internal => match frame.prepend(PSEUDO_HEADER) {
-            Some(front) => {
-                front[..PSEUDO_HEADER].copy_from_slice(&face.id().0.to_be_bytes());
+            Some(head) => {
+                head[..PSEUDO_HEADER].copy_from_slice(&face.id().0.to_be_bytes());
                 Ok(frame)
             }
             None => Err(frame),
@@ -195,7 +206,7 @@ fn datagram(
     face: &Face,
     ends: (SocketAddr, SocketAddr),
     frame: Frame,
-    ways: &mut Ways<'_>,
+    ways: &mut EthernetFaces<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let (len, port) = (frame.packet_len(), port_of(face));

@@ -59,8 +59,8 @@ pub(super) fn put_headers(frame: &mut Frame, (local, remote): Ends, identificati
     let headers = if remote.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
     let ports = checksum::add(local.port(), remote.port());
     let sum = checksum::udp_sent(!checksum::combine(&[pseudo, ports, len, sum_of(frame)]));
-    let Some(front) = frame.prepend(headers + udp::HEADER_LEN) else { return false };
-    let (ip, transport) = front.split_at_mut(headers);
+    let Some(head) = frame.prepend(headers + udp::HEADER_LEN) else { return false };
+    let (ip, transport) = head.split_at_mut(headers);
     let repr = UdpRepr {
         src_port: local.port(),
         dst_port: remote.port(),

@@ -126,7 +126,7 @@ pub struct Authority {
 }
 
 /// The signature of a command and what it covers.
-struct Signed<'p> {
+struct CommandSignature<'p> {
     info: SignatureInfo<'p>,
     time_ms: Option<u64>,
     octets: Vec<u8>,
@@ -212,11 +212,11 @@ fn is_near(time_ms: u64, now_ms: u64) -> Result<(), Refusal> {
 }
 
 /// The signature of a command in either form.
-fn signed<'p>(interest: &Interest<'p>) -> Option<Signed<'p>> {
+fn signed<'p>(interest: &Interest<'p>) -> Option<CommandSignature<'p>> {
     if let Some(signature) = interest.parameters.and_then(|parameters| parameters.signature) {
         let [before, behind] = interest.signed_name();
         let octets = [before, behind, signature.signed].concat();
-        return Some(Signed {
+        return Some(CommandSignature {
             info: signature.info,
             time_ms: signature.info.time_ms,
             octets,
@@ -224,13 +224,13 @@ fn signed<'p>(interest: &Interest<'p>) -> Option<Signed<'p>> {
         });
     }
     let name = interest.name;
-    let front = name.len().checked_sub(OLD_FORM)?;
-    let value = only(name.component(front + 3)?, types::SIGNATURE_VALUE)?;
-    let info = only(name.component(front + 2)?, types::SIGNATURE_INFO)?;
-    Some(Signed {
+    let head = name.len().checked_sub(OLD_FORM)?;
+    let value = only(name.component(head + 3)?, types::SIGNATURE_VALUE)?;
+    let info = only(name.component(head + 2)?, types::SIGNATURE_INFO)?;
+    Some(CommandSignature {
         info: SignatureInfo::parse(info).ok()?,
-        time_ms: integer(name.component(front)?.value()).ok(),
-        octets: name.prefix(front + 3).value().to_vec(),
+        time_ms: integer(name.component(head)?.value()).ok(),
+        octets: name.prefix(head + 3).value().to_vec(),
         value,
     })
 }

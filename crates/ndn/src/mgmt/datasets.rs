@@ -7,7 +7,7 @@ use kaido_wire::ndn::tlv::{Elements, is_critical};
 use kaido_wire::ndn::types;
 
 use super::node::{CsInfo, Node, Sharing};
-use super::parameters::{Encoder, Malformed, kinds};
+use super::parameters::{Encoder, ParameterError, kinds};
 use super::rib::{Rib, Route};
 use super::routes::FIB_ORIGIN;
 use crate::face::{
@@ -45,15 +45,15 @@ pub(super) struct FaceFilter {
 
 impl FaceFilter {
     /// Reads a FaceQueryFilter.
-    pub(super) fn parse(octets: &[u8]) -> Result<Self, Malformed> {
-        let element = Elements::new(octets).next().ok_or(Malformed)??;
+    pub(super) fn parse(octets: &[u8]) -> Result<Self, ParameterError> {
+        let element = Elements::new(octets).next().ok_or(ParameterError)??;
         if element.kind != FACE_QUERY_FILTER {
-            return Err(Malformed);
+            return Err(ParameterError);
         }
         let mut filter = Self::default();
         for element in Elements::new(element.value) {
             let element = element?;
-            let text = || String::from_utf8(element.value.to_vec()).map_err(|_| Malformed);
+            let text = || String::from_utf8(element.value.to_vec()).map_err(|_| ParameterError);
             match element.kind {
                 kinds::FACE_ID => filter.face = Some(element.integer()?),
                 SCHEMA => filter.schema = Some(text()?),
@@ -62,7 +62,7 @@ impl FaceFilter {
                 SCOPE => filter.scope = Some(element.integer()?),
                 kinds::FACE_PERSISTENCY => filter.persistency = Some(element.integer()?),
                 LINK_TYPE => filter.link_type = Some(element.integer()?),
-                kind if is_critical(kind) => return Err(Malformed),
+                kind if is_critical(kind) => return Err(ParameterError),
                 _ => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::node::{CreateError, FaceWish, Node};
+use super::node::{CreateError, FaceRequest, Node};
 use super::parameters::{ControlParameters, ControlResponse};
 use crate::FaceId;
 use crate::face::{
@@ -39,7 +39,7 @@ pub(super) fn create(node: &mut impl Node, asked: &ControlParameters) -> Control
 }
 
 /// The face that parameters ask for.
-fn wish(asked: &ControlParameters) -> Result<FaceWish, String> {
+fn wish(asked: &ControlParameters) -> Result<FaceRequest, String> {
     let remote = asked.uri.as_deref().ok_or("the URI of the other end is missing")?;
     let remote = remote.parse().map_err(|error: NotAFaceUri| error.to_string())?;
     let local = asked.local_uri.as_deref().map(str::parse).transpose();
@@ -52,7 +52,7 @@ fn wish(asked: &ControlParameters) -> Result<FaceWish, String> {
         }
     };
     let mtu = asked.mtu.map(mtu).transpose()?;
-    Ok(FaceWish { remote, local, persistency, mtu, flags: flags(asked)?.0 })
+    Ok(FaceRequest { remote, local, persistency, mtu, flags: flags(asked)?.0 })
 }
 
 /// `faces/update`: of the application's own face, if no other is named.

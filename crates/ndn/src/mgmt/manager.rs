@@ -16,10 +16,10 @@ use kaido_wire::ndn::{DataRepr, Interest, Name, types};
 
 use super::authority::{Authority, Module, Origin, Refusal, is_signed, unsigned_name};
 use super::datasets::{self, FaceFilter};
-use super::node::{CsWish, Node};
+use super::node::{CsUpdate, Node};
 use super::parameters::{ControlParameters, ControlResponse};
 use super::rib::Rib;
-use super::sparing::Sparing;
+use super::sparing::LogLimit;
 use super::{faces, routes};
 use crate::FaceId;
 use crate::client::{Connection, Publication, append_answer, with_number};
@@ -53,7 +53,7 @@ pub struct Manager<N> {
     node: N,
     authority: Authority,
     rib: Rib,
-    datasets: VecDeque<Made>,
+    datasets: VecDeque<DatasetVersion>,
     version: u64,
     /// Commands obeyed: what was made before the last is not new any more.
     commands: u64,
@@ -61,12 +61,12 @@ pub struct Manager<N> {
     /// The number of the next notification.
     sequence: u64,
     /// Of lines about commands that are refused.
-    sparing: Sparing,
+    sparing: LogLimit,
 }
 
 /// A version of a dataset.
 #[derive(Debug)]
-struct Made {
+struct DatasetVersion {
     at: Instant,
     /// Commands that had been obeyed.
     commands: u64,
@@ -85,7 +85,7 @@ impl<N: Node> Manager<N> {
             commands: 0,
             notifications: VecDeque::new(),
             sequence: 0,
-            sparing: Sparing::default(),
+            sparing: LogLimit::default(),
         }
     }
 
@@ -218,8 +218,9 @@ impl<N: Node> Manager<N> {
         if events_prefix().is_prefix_of(&interest.name) {
             return self.notification(interest);
         }
-        let is_new =
-            |made: &Made| made.commands == self.commands && now.saturating_duration_since(made.at) < REUSED;
+        let is_new = |made: &DatasetVersion| {
+            made.commands == self.commands && now.saturating_duration_since(made.at) < REUSED
+        };
         let names_version =
             interest.name.components().any(|component| component.number(types::VERSION_COMPONENT).is_some());
         let known = self.datasets.iter().rev().filter(|made| names_version || is_new(made));
@@ -237,7 +238,7 @@ impl<N: Node> Manager<N> {
         if self.datasets.len() == VERSIONS_MAX {
             self.datasets.pop_front();
         }
-        self.datasets.push_back(Made { at: now, commands: self.commands, publication });
+        self.datasets.push_back(DatasetVersion { at: now, commands: self.commands, publication });
         answer
     }
 
@@ -326,7 +327,7 @@ fn configure_cs(node: &mut impl Node, asked: &ControlParameters) -> ControlRespo
     if asked.flags.is_some() != asked.mask.is_some() {
         return ControlResponse::refusal(400, "flags and mask are said together");
     }
-    node.configure_cs(&CsWish {
+    node.configure_cs(&CsUpdate {
         capacity: asked.capacity,
         admits: flag(datasets::CS_ADMITS),
         serves: flag(datasets::CS_SERVES),

@@ -15,7 +15,8 @@ pub use authority::{Authority, Grant, Module, Origin, Refusal};
 pub use keys::{CertificateError, TrustedKey};
 pub use manager::Manager;
 pub use node::{
-    CreateError, CsInfo, CsWish, DiskInfo, Erased, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
+    CreateError, CsInfo, CsUpdate, DiskInfo, ErasureResult, FaceRequest, HeavyHitterInfo, Node, Sharing,
+    Totals, WorkerInfo,
 };
-pub use parameters::{ControlParameters, ControlResponse, Malformed, kinds};
+pub use parameters::{ControlParameters, ControlResponse, ParameterError, kinds};
 pub use rib::{HopSink, Rib, RibError, Route, origin};

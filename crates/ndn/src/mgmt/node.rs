@@ -9,7 +9,7 @@ use crate::table::Fib;
 
 /// A face that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FaceWish {
+pub struct FaceRequest {
     /// The other end.
     pub remote: FaceUri,
     /// This end, if it matters.
@@ -77,7 +77,7 @@ pub struct DiskInfo {
 
 /// What is to be changed of the Content Store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CsWish {
+pub struct CsUpdate {
     /// Packets it may hold.
     pub capacity: Option<u64>,
     /// Whether it takes Data in.
@@ -88,7 +88,7 @@ pub struct CsWish {
 
 /// What has come of an erasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Erased {
+pub struct ErasureResult {
     /// Data that were erased. Where all of a prefix is erased on disk, what is there is not counted.
     pub count: u64,
     /// There may be more that was asked for.
@@ -133,7 +133,7 @@ pub struct WorkerInfo {
 
 /// A name that is asked for so often that its Interests are spread over all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HotNameInfo {
+pub struct HeavyHitterInfo {
     /// Its components, the first ones of a long name; `None` while it is known by its hash alone.
     pub name: Option<Vec<u8>>,
     /// Its share of all Interests, in parts of a million.
@@ -146,7 +146,7 @@ pub struct Sharing {
     /// The workers.
     pub workers: Vec<WorkerInfo>,
     /// The names that are hot now, the most popular first.
-    pub hot: Vec<HotNameInfo>,
+    pub hot: Vec<HeavyHitterInfo>,
 }
 
 /// The node.
@@ -161,7 +161,7 @@ pub trait Node {
     ///
     /// # Errors
     /// [`CreateError`].
-    fn create_face(&mut self, wish: &FaceWish) -> Result<Arc<Face>, CreateError>;
+    fn create_face(&mut self, wish: &FaceRequest) -> Result<Arc<Face>, CreateError>;
 
     /// Where it listens.
     fn channels(&self) -> Vec<FaceUri>;
@@ -185,11 +185,11 @@ pub trait Node {
     fn cs(&self) -> CsInfo;
 
     /// Changes the Content Store.
-    fn configure_cs(&mut self, wish: &CsWish);
+    fn configure_cs(&mut self, wish: &CsUpdate);
 
     /// Erases Data of a prefix, up to `count` of them, or all there are: with one call up to `limit`, and what can be in two seconds
     /// or so. The next call of that prefix goes on where this one has ended, if there is more.
-    fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> Erased;
+    fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> ErasureResult;
 
     /// Does what is due from time to time.
     fn tick(&mut self, now: Instant);

@@ -84,9 +84,9 @@ pub mod kinds {
 /// Why parameters could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the parameters are malformed")]
-pub struct Malformed;
+pub struct ParameterError;
 
-impl From<kaido_wire::Error> for Malformed {
+impl From<kaido_wire::Error> for ParameterError {
     fn from(_: kaido_wire::Error) -> Self {
         Self
     }
@@ -134,15 +134,15 @@ impl ControlParameters {
     ///
     /// # Errors
     /// When it is something else, or an element in it is not what it must be.
-    pub fn parse(octets: &[u8]) -> Result<Self, Malformed> {
-        let element = Elements::new(octets).next().ok_or(Malformed)??;
+    pub fn parse(octets: &[u8]) -> Result<Self, ParameterError> {
+        let element = Elements::new(octets).next().ok_or(ParameterError)??;
         if element.kind != kinds::CONTROL_PARAMETERS {
-            return Err(Malformed);
+            return Err(ParameterError);
         }
         let mut read = Self::default();
         for element in Elements::new(element.value) {
             let element = element?;
-            let text = || String::from_utf8(element.value.to_vec()).map_err(|_| Malformed);
+            let text = || String::from_utf8(element.value.to_vec()).map_err(|_| ParameterError);
             match element.kind {
                 types::NAME => read.name = Some(Name::new(element.value)?.value().to_vec()),
                 kinds::URI => read.uri = Some(text()?),
@@ -150,13 +150,13 @@ impl ControlParameters {
                 kinds::STRATEGY => {
                     let (name, len) = Name::parse(element.value)?;
                     if len != element.value.len() {
-                        return Err(Malformed);
+                        return Err(ParameterError);
                     }
                     read.strategy = Some(name.value().to_vec());
                 }
                 kind => match read.number_mut(kind) {
                     Some(number) => *number = Some(element.integer()?),
-                    None if is_critical(kind) => return Err(Malformed),
+                    None if is_critical(kind) => return Err(ParameterError),
                     None => {}
                 },
             }
@@ -253,10 +253,10 @@ impl ControlResponse {
     ///
     /// # Errors
     /// When it is none.
-    pub fn parse(octets: &[u8]) -> Result<Self, Malformed> {
-        let element = Elements::new(octets).next().ok_or(Malformed)??;
+    pub fn parse(octets: &[u8]) -> Result<Self, ParameterError> {
+        let element = Elements::new(octets).next().ok_or(ParameterError)??;
         if element.kind != kinds::CONTROL_RESPONSE {
-            return Err(Malformed);
+            return Err(ParameterError);
         }
         let (mut code, mut text, mut body) = (None, String::new(), None);
         for element in Elements::new(element.value) {
@@ -268,7 +268,7 @@ impl ControlResponse {
                 _ => {}
             }
         }
-        Ok(Self { code: code.ok_or(Malformed)?, text, body })
+        Ok(Self { code: code.ok_or(ParameterError)?, text, body })
     }
 }
 
@@ -347,7 +347,7 @@ mod tests {
     fn a_cut_or_changed_element_is_refused_or_read() {
         let octets = everything().encode();
         for len in 0..octets.len() {
-            assert_eq!(ControlParameters::parse(&octets[..len]), Err(Malformed), "{len} octets");
+            assert_eq!(ControlParameters::parse(&octets[..len]), Err(ParameterError), "{len} octets");
         }
         for at in 0..octets.len() {
             for value in [0, 1, 0x69, 0xfd, 0xff] {
@@ -363,7 +363,11 @@ mod tests {
     #[test]
     fn unknown_elements_are_judged_by_their_type() {
         assert_eq!(ControlParameters::parse(&[0x68, 2, 0x9a, 0]), Ok(ControlParameters::default()));
-        assert_eq!(ControlParameters::parse(&[0x68, 2, 0x9b, 0]), Err(Malformed));
-        assert_eq!(ControlParameters::parse(&[0x68, 4, 0x72, 2, 0xff, 0xfe]), Err(Malformed), "not UTF-8");
+        assert_eq!(ControlParameters::parse(&[0x68, 2, 0x9b, 0]), Err(ParameterError));
+        assert_eq!(
+            ControlParameters::parse(&[0x68, 4, 0x72, 2, 0xff, 0xfe]),
+            Err(ParameterError),
+            "not UTF-8"
+        );
     }
 }

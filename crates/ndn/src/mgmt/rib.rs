@@ -329,9 +329,9 @@ mod tests {
 
     /// A FIB that remembers the last that it was told.
     #[derive(Debug, Default)]
-    struct Told(BTreeMap<Vec<u8>, Vec<Hop>>, usize);
+    struct ReportedFib(BTreeMap<Vec<u8>, Vec<Hop>>, usize);
 
-    impl HopSink for Told {
+    impl HopSink for ReportedFib {
         fn set(&mut self, prefix: &[u8], hops: &[Hop]) -> Result<(), FibError> {
             self.1 += 1;
             if hops.is_empty() {
@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    impl Told {
+    impl ReportedFib {
         fn hops(&self, uri: &str) -> Vec<(u32, u32)> {
             let hops = self.0.get(&name_from_uri(uri).unwrap());
             hops.map(|hops| hops.iter().map(|hop| (hop.face.0, hop.cost)).collect()).unwrap_or_default()
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    fn register(rib: &mut Rib, fib: &mut Told, uri: &str, route: Route) {
+    fn register(rib: &mut Rib, fib: &mut ReportedFib, uri: &str, route: Route) {
         let name = name_from_uri(uri).unwrap();
         rib.register(Name::new(&name).unwrap(), route, fib).unwrap();
     }
@@ -369,7 +369,7 @@ mod tests {
     /// Conformance: NDN management RIB | Longer prefixes inherit routes until one captures
     #[test]
     fn children_inherit_until_one_captures() {
-        let (mut rib, mut fib) = (Rib::new(100), Told::default());
+        let (mut rib, mut fib) = (Rib::new(100), ReportedFib::default());
         register(&mut rib, &mut fib, "/", route(1, 10));
         register(&mut rib, &mut fib, "/a/b", route(2, 5));
         assert_eq!(fib.hops("/a/b"), [(2, 5), (1, 10)]);
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_longer_prefix_is_preferred_at_the_same_cost() {
-        let (mut rib, mut fib) = (Rib::new(100), Told::default());
+        let (mut rib, mut fib) = (Rib::new(100), ReportedFib::default());
         register(&mut rib, &mut fib, "/", route(1, 0));
         register(&mut rib, &mut fib, "/a/b", route(3, 0));
         register(&mut rib, &mut fib, "/a/b", route(4, 0));
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_of_its_own_counts() {
-        let (mut rib, mut fib) = (Rib::new(100), Told::default());
+        let (mut rib, mut fib) = (Rib::new(100), ReportedFib::default());
         register(&mut rib, &mut fib, "/a", route(1, 10));
         register(&mut rib, &mut fib, "/a", Route { origin: origin::STATIC, ..route(1, 4) });
         assert_eq!((fib.hops("/a"), rib.len()), (vec![(1, 4)], 2));
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_full_table_changes_nothing() {
-        let (mut rib, mut fib) = (Rib::new(1), Told::default());
+        let (mut rib, mut fib) = (Rib::new(1), ReportedFib::default());
         register(&mut rib, &mut fib, "/a", route(1, 10));
         let name = name_from_uri("/b").unwrap();
         let told = fib.1;
@@ -422,7 +422,7 @@ mod tests {
     /// Ten thousand siblings must cost a registration nothing.
     #[test]
     fn siblings_are_not_touched() {
-        let (mut rib, mut fib) = (Rib::new(20_000), Told::default());
+        let (mut rib, mut fib) = (Rib::new(20_000), ReportedFib::default());
         for n in 0..10_000 {
             register(&mut rib, &mut fib, &format!("/site/{n}"), route(n % 7, 1));
         }
@@ -511,7 +511,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_fib_follows_the_routes(steps in prop::collection::vec(step(), 1..60)) {
-            let (mut rib, mut fib) = (Rib::new(30), Told::default());
+            let (mut rib, mut fib) = (Rib::new(30), ReportedFib::default());
             let mut model: Vec<(usize, Route)> = Vec::new();
             let begin = Instant::now();
             let at = |seconds| begin + Duration::from_secs(seconds);

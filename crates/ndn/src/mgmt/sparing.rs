@@ -6,12 +6,12 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// When the next line may be written.
 #[derive(Debug, Default)]
-pub(super) struct Sparing {
+pub(super) struct LogLimit {
     next: Option<Instant>,
     left_out: u64,
 }
 
-impl Sparing {
+impl LogLimit {
     /// Whether a line may be written now; how many were left out since the last one.
     pub(super) fn may_tell(&mut self, now: Instant) -> Option<u64> {
         if self.next.is_some_and(|next| now < next) {
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn one_a_second_and_the_number_of_the_others() {
-        let (mut sparing, begin) = (Sparing::default(), Instant::now());
+        let (mut sparing, begin) = (LogLimit::default(), Instant::now());
         assert_eq!(sparing.may_tell(begin), Some(0));
         for millis in 0..10 {
             assert_eq!(sparing.may_tell(begin + Duration::from_millis(millis * 100)), None);

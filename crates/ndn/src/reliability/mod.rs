@@ -18,7 +18,7 @@ mod window;
 
 use std::time::Instant;
 
-use recent::Recent;
+use recent::RecentSequences;
 use window::Window;
 
 /// Acknowledgements that wait, at most: as many as fit into a frame.
@@ -29,13 +29,17 @@ pub(crate) const ACKS_MAX: usize = 256;
 pub(crate) struct Reliability {
     window: Window,
     acks: Vec<u64>,
-    recent: Recent,
+    recent: RecentSequences,
 }
 
 impl Reliability {
     /// Of a face whose packets of the link are numbered from `first` on.
     pub(crate) fn new(first: u64) -> Self {
-        Self { window: Window::new(first), acks: Vec::with_capacity(ACKS_MAX), recent: Recent::new() }
+        Self {
+            window: Window::new(first),
+            acks: Vec::with_capacity(ACKS_MAX),
+            recent: RecentSequences::new(),
+        }
     }
 
     /// Keeps a part of a packet of the network that is sent now; by which number it is to be acknowledged, if it is.

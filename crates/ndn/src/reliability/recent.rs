@@ -7,9 +7,9 @@ const PLACES: usize = 1024;
 
 /// The packets of the link that have come lately, by their sequence numbers.
 #[derive(Debug)]
-pub(super) struct Recent(Box<[Option<(u64, Instant)>]>);
+pub(super) struct RecentSequences(Box<[Option<(u64, Instant)>]>);
 
-impl Recent {
+impl RecentSequences {
     pub(super) fn new() -> Self {
         Self(vec![None; PLACES].into_boxed_slice())
     }

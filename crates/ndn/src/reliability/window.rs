@@ -19,7 +19,7 @@ pub(super) const LATER_MAX: u8 = 3;
 
 /// A packet under way.
 #[derive(Debug)]
-struct UnderWay {
+struct UnackedPacket {
     /// All behind the fields of reliability.
     octets: Vec<u8>,
     /// Of which packet of the network it is a part.
@@ -34,7 +34,7 @@ struct UnderWay {
 /// Packets under way, by the numbers that they were sent with last.
 #[derive(Debug)]
 pub(super) struct Window {
-    places: VecDeque<Option<UnderWay>>,
+    places: VecDeque<Option<UnackedPacket>>,
     /// The number of the first place.
     first: u64,
     /// Room that former packets have left.
@@ -82,7 +82,7 @@ impl Window {
         octets.clear();
         parts.for_each(|part| octets.extend_from_slice(part));
         let number = self.next();
-        self.places.push_back(Some(UnderWay { octets, packet, sent: now, again: 0, later: 0 }));
+        self.places.push_back(Some(UnackedPacket { octets, packet, sent: now, again: 0, later: 0 }));
         Some(number)
     }
 
@@ -118,7 +118,7 @@ impl Window {
         let timeout = self.round_trip.timeout();
         let mut given_up = 0;
         for at in 0..self.places.len() {
-            let is_overdue = |waiting: &UnderWay| {
+            let is_overdue = |waiting: &UnackedPacket| {
                 // Each time twice as long (RFC 6298 5.5).
                 let timeout = (timeout * (1 << waiting.again)).min(MOST);
                 now.saturating_duration_since(waiting.sent) >= timeout
@@ -141,7 +141,7 @@ impl Window {
             return 1;
         }
         again(self.next(), &lost.octets);
-        self.places.push_back(Some(UnderWay { sent: now, again: lost.again + 1, later: 0, ..lost }));
+        self.places.push_back(Some(UnackedPacket { sent: now, again: lost.again + 1, later: 0, ..lost }));
         0
     }
 

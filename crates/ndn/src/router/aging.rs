@@ -12,13 +12,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When each such face was heard of last.
 #[derive(Debug, Default)]
-pub(super) struct Aging {
+pub(super) struct FaceAging {
     looked: Option<Instant>,
     /// Octets that had come, and since when it is so many.
     heard: HashMap<FaceId, (u64, Instant)>,
 }
 
-impl Aging {
+impl FaceAging {
     /// Removes what was not heard of for `idle`.
     pub(super) fn look(&mut self, faces: &Faces, idle: Duration, now: Instant) {
         if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < LOOK_EVERY) {
@@ -64,7 +64,7 @@ mod tests {
         };
         let [silent, speaks] = [face(2, Persistency::OnDemand), face(3, Persistency::OnDemand)];
         let stays = face(4, Persistency::Persistent);
-        let (mut aging, start, idle) = (Aging::default(), Instant::now(), Duration::from_secs(30));
+        let (mut aging, start, idle) = (FaceAging::default(), Instant::now(), Duration::from_secs(30));
         for second in 0..=30 {
             speaks.counters(0).received.octets(100);
             aging.look(&faces, idle, start + Duration::from_secs(second));

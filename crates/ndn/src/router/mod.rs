@@ -3,19 +3,19 @@
 //! ```text
 //!  batch ─▶ Link::receive ─▶ packets ─▶ Forwarder ─▶ Link::send ─▶ ports
 //!                                          ▲
-//!                                          │  ▲ rings, where there are several workers: Crew
-//!  RouterNode ─orders, reports─▶ Desk ─────┘           RouterNode ─▶ Shared: FIB, strategies · Faces · HostControl
+//!                                          │  ▲ rings, where there are several workers: WorkerSet
+//!  RouterNode ─orders, reports─▶ ControlMailbox ┘           RouterNode ─▶ Shared: FIB, strategies · Faces · HostControl
 //! ```
 
 mod aging;
-mod crew;
-mod desk;
+mod control_mailbox;
 mod node;
 mod sweep;
+mod worker_set;
 
-pub use crew::{Crew, CrewCounters};
-pub use desk::{Desk, WorkerReport};
+pub use control_mailbox::{ControlMailbox, WorkerReport};
 pub use node::{EthernetPort, NodeParts, Observer, RouterNode, UdpPorts};
+pub use worker_set::{HandoffCounters, WorkerSet};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, Output, PortId, PortLink};
 
-use crew::Shift;
+use worker_set::Shift;
 
 use crate::face::{FLAG_LOCAL_FIELDS, FaceState, LinkType, Scope, Transport};
 use crate::forward::{FaceView, Forwarder, Sink};
@@ -35,34 +35,34 @@ use crate::packet::{Annotations, FaceId, Packet};
 pub struct Ndn {
     link: Link,
     forwarder: Forwarder,
-    desk: Arc<Desk>,
+    mailbox: Arc<ControlMailbox>,
     packets: ArrayVec<Packet, BATCH_MAX>,
     /// When the forwarding wants to be called again.
     due: Option<Instant>,
     /// The other workers, where there are any.
-    crew: Option<Box<Crew>>,
+    worker_set: Option<Box<WorkerSet>>,
 }
 
 impl Ndn {
-    /// A router of its link and its forwarding; what management wants of this worker is put on `desk`.
-    pub fn new(link: Link, forwarder: Forwarder, desk: Arc<Desk>) -> Self {
-        Self { link, forwarder, desk, packets: ArrayVec::new(), due: None, crew: None }
+    /// A router of its link and its forwarding; what management wants of this worker is put on `mailbox`.
+    pub fn new(link: Link, forwarder: Forwarder, mailbox: Arc<ControlMailbox>) -> Self {
+        Self { link, forwarder, mailbox, packets: ArrayVec::new(), due: None, worker_set: None }
     }
 
     /// The router as one worker of several.
     #[must_use]
-    pub fn with_crew(mut self, crew: Crew) -> Self {
-        crew.join(&mut self.forwarder);
-        self.crew = Some(Box::new(crew));
+    pub fn with_worker_set(mut self, worker_set: WorkerSet) -> Self {
+        worker_set.join(&mut self.forwarder);
+        self.worker_set = Some(Box::new(worker_set));
         self
     }
 
     /// As [`Function::process`], among other workers.
     fn process_in_crew(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
-        let Self { link, forwarder, packets, crew: Some(crew), .. } = self else { return };
-        let from_crew = port == crew.port();
-        let mut shift = Shift { crew, link, forwarder, packets, out, port };
-        if from_crew {
+        let Self { link, forwarder, packets, worker_set: Some(worker_set), .. } = self else { return };
+        let from_worker_set = port == worker_set.port();
+        let mut shift = Shift { worker_set, link, forwarder, packets, out, port };
+        if from_worker_set {
             batch.drain(..).for_each(|frame| shift.take_over(frame));
         } else {
             shift.out.incoming(port).iter().for_each(Shift::expect);
@@ -83,7 +83,7 @@ impl Function for Ndn {
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         self.link.refresh();
-        if self.crew.is_some() {
+        if self.worker_set.is_some() {
             return self.process_in_crew(port, batch, out);
         }
         for frame in batch.drain(..) {
@@ -93,19 +93,20 @@ impl Function for Ndn {
             }
         }
         let now = out.now();
-        self.forwarder.process(&mut self.packets, now, &mut Ways { link: &mut self.link, out, port });
+        self.forwarder.process(&mut self.packets, now, &mut TableGuard { link: &mut self.link, out, port });
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
         self.link.refresh();
         self.link.tick(out);
         let now = out.now();
-        self.forwarder.tick(now, &mut Ways { link: &mut self.link, out, port: PortId(0) });
-        if let Some(crew) = &mut self.crew {
-            crew.tick(&self.forwarder, now);
+        self.forwarder.tick(now, &mut TableGuard { link: &mut self.link, out, port: PortId(0) });
+        if let Some(worker_set) = &mut self.worker_set {
+            worker_set.tick(&self.forwarder, now);
         }
-        self.desk.serve(&mut self.forwarder, self.crew.as_deref());
-        let wait = if self.desk.has_orders() { Some(Duration::ZERO) } else { self.forwarder.tick_due(now) };
+        self.mailbox.serve(&mut self.forwarder, self.worker_set.as_deref());
+        let wait =
+            if self.mailbox.has_orders() { Some(Duration::ZERO) } else { self.forwarder.tick_due(now) };
         self.due = wait.map(|wait| now + wait);
     }
 
@@ -119,14 +120,14 @@ impl Function for Ndn {
 }
 
 /// The ways out of the forwarding.
-struct Ways<'a, 'w> {
+struct TableGuard<'a, 'w> {
     link: &'a mut Link,
     out: &'a mut Output<'w>,
     /// Where the packets at hand came in.
     port: PortId,
 }
 
-impl Sink for Ways<'_, '_> {
+impl Sink for TableGuard<'_, '_> {
     #[inline]
     fn face(&self, id: FaceId) -> Option<FaceView> {
         let face = self.link.faces().get(id).filter(|face| face.state() == FaceState::Up)?;

@@ -10,17 +10,18 @@ use kaido_engine::PortId;
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{Component, Name, name_from_uri, types};
 
-use super::aging::Aging;
-use super::desk::{Desk, Order, WorkerReport};
-use super::sweep::Sweeping;
+use super::aging::FaceAging;
+use super::control_mailbox::{ControlMailbox, Order, WorkerReport};
+use super::sweep::ErasureSweep;
 use crate::FaceId;
 use crate::balance::{Balance, HotName};
 use crate::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
-use crate::forward::{Shared, StrategyChoice};
+use crate::forward::{SharedTables, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
 use crate::link::{UdpListen, udp_face};
 use crate::mgmt::{
-    CreateError, CsInfo, CsWish, DiskInfo, Erased, FaceWish, HotNameInfo, Node, Sharing, Totals, WorkerInfo,
+    CreateError, CsInfo, CsUpdate, DiskInfo, ErasureResult, FaceRequest, HeavyHitterInfo, Node, Sharing,
+    Totals, WorkerInfo,
 };
 use crate::table::{CsSettings, Fib};
 use crate::tier::{TierControl, TierReport};
@@ -58,7 +59,7 @@ pub struct NodeParts {
     /// Its faces.
     pub faces: Faces,
     /// Its routes and strategy choices.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedTables>,
     /// The host port.
     pub host: HostControl,
     /// Its ports for Ethernet.
@@ -66,7 +67,7 @@ pub struct NodeParts {
     /// UDP on these ports.
     pub udp: UdpPorts,
     /// Where orders for its workers are put.
-    pub desks: Vec<Arc<Desk>>,
+    pub mailboxes: Vec<Arc<ControlMailbox>>,
     /// The Content Store of each worker.
     pub cs: CsSettings,
     /// Interests that can wait with each worker.
@@ -87,8 +88,8 @@ pub struct RouterNode {
     cs: CsSettings,
     admits: bool,
     serves: bool,
-    sweeping: Sweeping,
-    aging: Aging,
+    sweeping: ErasureSweep,
+    aging: FaceAging,
     began: SystemTime,
 }
 
@@ -102,37 +103,37 @@ impl RouterNode {
             strategies,
             admits: true,
             serves: true,
-            sweeping: Sweeping::default(),
-            aging: Aging::default(),
+            sweeping: ErasureSweep::default(),
+            aging: FaceAging::default(),
             began: now,
         }
     }
 
     /// A view of the node for other threads.
     pub fn observer(&self) -> Observer {
-        let NodeParts { faces, shared, host, desks, pit_max, tier, balance, .. } = &self.parts;
+        let NodeParts { faces, shared, host, mailboxes, pit_max, tier, balance, .. } = &self.parts;
         Observer {
             pit_max: *pit_max,
             balance: balance.clone(),
             faces: faces.clone(),
             shared: shared.clone(),
             host: host.clone(),
-            desks: desks.clone(),
+            mailboxes: mailboxes.clone(),
             tier: tier.clone(),
         }
     }
 
     /// Has a worker obey.
-    fn ask(&self, desk: &Desk, order: Order) -> Option<WorkerReport> {
-        desk.ask(order, || self.parts.host.wake())
+    fn ask(&self, mailbox: &ControlMailbox, order: Order) -> Option<WorkerReport> {
+        mailbox.ask(order, || self.parts.host.wake())
     }
 
     /// How the workers are.
     fn reports(&self) -> impl Iterator<Item = WorkerReport> + '_ {
-        self.parts.desks.iter().filter_map(|desk| self.ask(desk, Order::Report))
+        self.parts.mailboxes.iter().filter_map(|mailbox| self.ask(mailbox, Order::Report))
     }
 
-    fn create_ethernet(&self, wish: &FaceWish, remote: MacAddr) -> Result<Arc<Face>, CreateError> {
+    fn create_ethernet(&self, wish: &FaceRequest, remote: MacAddr) -> Result<Arc<Face>, CreateError> {
         let wanted = match &wish.local {
             Some(FaceUri::Dev(name)) => self.parts.ethernet.iter().find(|port| port.name == *name),
             _ => None,
@@ -166,7 +167,7 @@ impl RouterNode {
 
     /// The address on a port of the engine from which a face by UDP goes to `remote`: the one that is wished for, or one of its
     /// family where the host has no socket of it.
-    fn udp_listen(&self, wish: &FaceWish, remote: SocketAddr) -> Option<UdpListen> {
+    fn udp_listen(&self, wish: &FaceRequest, remote: SocketAddr) -> Option<UdpListen> {
         let NodeParts { udp, host, ethernet, .. } = &self.parts;
         let mut alike =
             udp.listens.iter().filter(|listen| listen.address.is_ipv4() == remote.is_ipv4()).copied();
@@ -186,7 +187,7 @@ impl RouterNode {
 
     fn create_udp(
         &self,
-        wish: &FaceWish,
+        wish: &FaceRequest,
         listen: UdpListen,
         remote: SocketAddr,
     ) -> Result<Arc<Face>, CreateError> {
@@ -204,7 +205,7 @@ impl RouterNode {
 
     /// The share of one worker of packets that all may hold.
     fn share(&self, packets: u64) -> u32 {
-        let workers = self.parts.desks.len().max(1) as u64;
+        let workers = self.parts.mailboxes.len().max(1) as u64;
         u32::try_from(packets.div_ceil(workers)).unwrap_or(u32::MAX)
     }
 }
@@ -218,7 +219,7 @@ impl Node for RouterNode {
         self.parts.shared.fib()
     }
 
-    fn create_face(&mut self, wish: &FaceWish) -> Result<Arc<Face>, CreateError> {
+    fn create_face(&mut self, wish: &FaceRequest) -> Result<Arc<Face>, CreateError> {
         if wish.persistency == Persistency::OnDemand {
             return Err(CreateError::Unsupported("faces on demand are made by those who come"));
         }
@@ -282,7 +283,7 @@ impl Node for RouterNode {
     }
 
     fn cs(&self) -> CsInfo {
-        let workers = self.parts.desks.len() as u64;
+        let workers = self.parts.mailboxes.len() as u64;
         let none = CsInfo {
             capacity: u64::from(self.cs.packets) * workers,
             admits: self.admits,
@@ -313,22 +314,22 @@ impl Node for RouterNode {
         }
     }
 
-    fn configure_cs(&mut self, wish: &CsWish) {
+    fn configure_cs(&mut self, wish: &CsUpdate) {
         if let Some(capacity) = wish.capacity {
             // The memory is that of the file: what is answered is what there is.
             self.cs.packets = self.share(capacity).min(self.parts.cs.packets);
         }
         self.admits = wish.admits.unwrap_or(self.admits);
         self.serves = wish.serves.unwrap_or(self.serves);
-        for desk in &self.parts.desks {
-            let _ = self.ask(desk, Order::Bounds(self.cs));
-            let _ = self.ask(desk, Order::Policy { admits: self.admits, serves: self.serves });
+        for mailbox in &self.parts.mailboxes {
+            let _ = self.ask(mailbox, Order::Bounds(self.cs));
+            let _ = self.ask(mailbox, Order::Policy { admits: self.admits, serves: self.serves });
         }
     }
 
-    fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> Erased {
-        let NodeParts { desks, tier, host, .. } = &self.parts;
-        self.sweeping.erase(desks, tier.as_ref(), &|| host.wake(), prefix, count, limit)
+    fn erase_cs(&mut self, prefix: &[u8], count: Option<u64>, limit: u64) -> ErasureResult {
+        let NodeParts { mailboxes, tier, host, .. } = &self.parts;
+        self.sweeping.erase(mailboxes, tier.as_ref(), &|| host.wake(), prefix, count, limit)
     }
 
     fn tick(&mut self, now: Instant) {
@@ -357,9 +358,9 @@ impl Node for RouterNode {
 #[derive(Clone, Debug)]
 pub struct Observer {
     faces: Faces,
-    shared: Arc<Shared>,
+    shared: Arc<SharedTables>,
     host: HostControl,
-    desks: Vec<Arc<Desk>>,
+    mailboxes: Vec<Arc<ControlMailbox>>,
     pit_max: u32,
     tier: Option<TierControl>,
     balance: Arc<Balance>,
@@ -383,21 +384,21 @@ impl Observer {
 
     /// How each worker is; `None` for one that has no time to say.
     pub fn workers(&self) -> Vec<Option<WorkerReport>> {
-        let ask = |desk: &Arc<Desk>| desk.ask(Order::Report, || self.host.wake());
-        self.desks.iter().map(ask).collect()
+        let ask = |mailbox: &Arc<ControlMailbox>| mailbox.ask(Order::Report, || self.host.wake());
+        self.mailboxes.iter().map(ask).collect()
     }
 
     /// How they share the names.
     pub fn sharing(&self) -> Sharing {
         let workers = (0..).zip(self.workers());
         let info = |(number, report): (u64, Option<WorkerReport>)| {
-            let WorkerReport { forwarder, crew, pit_entries, cs_entries, cs_max, .. } = report?;
+            let WorkerReport { forwarder, worker_set, pit_entries, cs_entries, cs_max, .. } = report?;
             Some(WorkerInfo {
                 number,
                 packets: forwarder.interests_in + forwarder.data_in + forwarder.nacks_in,
-                handed_interests: crew.interests,
-                handed_data: crew.data,
-                handed_nacks: crew.nacks,
+                handed_interests: worker_set.interests,
+                handed_data: worker_set.data,
+                handed_nacks: worker_set.nacks,
                 pit_entries: pit_entries.into(),
                 pit_max: self.pit_max.into(),
                 cs_entries: cs_entries.into(),
@@ -406,7 +407,7 @@ impl Observer {
         };
         let mut hot = self.balance.hot_names();
         hot.sort_unstable_by_key(|hot| Reverse(hot.share_ppm));
-        let shown = |hot: HotName| HotNameInfo { name: hot.name, share_ppm: hot.share_ppm.into() };
+        let shown = |hot: HotName| HeavyHitterInfo { name: hot.name, share_ppm: hot.share_ppm.into() };
         Sharing { workers: workers.filter_map(info).collect(), hot: hot.into_iter().map(shown).collect() }
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Desk;
-use crate::mgmt::Erased;
-use crate::table::Erasing;
+use super::ControlMailbox;
+use crate::mgmt::ErasureResult;
+use crate::table::CsErasure;
 use crate::tier::{TierControl, TierSearch};
 
 /// How long one command erases: less than Interests wait that say nothing of it, workers that do not answer included.
@@ -15,7 +15,7 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// What is erased over several commands.
 #[derive(Debug, Default)]
-pub(super) struct Sweeping(Option<Sweep>);
+pub(super) struct ErasureSweep(Option<Sweep>);
 
 /// How far the erasure of a prefix has come.
 #[derive(Debug)]
@@ -31,30 +31,30 @@ struct Sweep {
 /// An order for what may wait for it.
 type Wake<'w> = &'w dyn Fn();
 
-impl Sweeping {
+impl ErasureSweep {
     /// Erases what it can, as [`Node::erase_cs`](crate::mgmt::Node::erase_cs) says.
     pub(super) fn erase(
         &mut self,
-        desks: &[Arc<Desk>],
+        mailboxes: &[Arc<ControlMailbox>],
         tier: Option<&TierControl>,
         wake: Wake<'_>,
         prefix: &[u8],
         count: Option<u64>,
         limit: u64,
-    ) -> Erased {
+    ) -> ErasureResult {
         let until = Instant::now() + WITHIN;
         let known = self.0.take().filter(|sweep| sweep.prefix == prefix && sweep.at.elapsed() < REMEMBERED);
-        let mut sweep = known.unwrap_or_else(|| Sweep::new(prefix, desks.len()));
+        let mut sweep = known.unwrap_or_else(|| Sweep::new(prefix, mailboxes.len()));
         let most = count.unwrap_or(u64::MAX).min(limit);
-        let mut erased = sweep.memory(desks, wake, most, until);
+        let mut erased = sweep.memory(mailboxes, wake, most, until);
         if let Some(tier) = tier
             && !erased.has_more
         {
             let more = match count {
-                None => sweep.whole_tier(tier, desks, wake),
+                None => sweep.whole_tier(tier, mailboxes, wake),
                 Some(_) => sweep.tier(tier, most - erased.count, until),
             };
-            erased = Erased { count: erased.count + more.count, has_more: more.has_more };
+            erased = ErasureResult { count: erased.count + more.count, has_more: more.has_more };
         }
         erased.has_more &= count.is_none_or(|count| erased.count < count);
         if erased.has_more {
@@ -76,42 +76,53 @@ impl Sweep {
     }
 
     /// Erases from the memory of those workers that were not looked through to their end.
-    fn memory(&mut self, desks: &[Arc<Desk>], wake: Wake<'_>, most: u64, until: Instant) -> Erased {
+    fn memory(
+        &mut self,
+        mailboxes: &[Arc<ControlMailbox>],
+        wake: Wake<'_>,
+        most: u64,
+        until: Instant,
+    ) -> ErasureResult {
         let mut left = u32::try_from(most).unwrap_or(u32::MAX);
         let (mut count, mut is_first) = (0, true);
-        for (desk, place) in desks.iter().zip(&mut self.memory) {
+        for (mailbox, place) in mailboxes.iter().zip(&mut self.memory) {
             let Some(next) = *place else { continue };
             // One worker has its turn whatever the time is, so that commands come to an end.
             if left == 0 || (!is_first && Instant::now() >= until) {
-                return Erased { count, has_more: true };
+                return ErasureResult { count, has_more: true };
             }
             is_first = false;
-            let erasing = Erasing::new(self.prefix.clone(), left, next);
+            let erasing = CsErasure::new(self.prefix.clone(), left, next);
             let told = erasing.told().clone();
-            let is_whole = desk.erase(erasing, until, wake);
+            let is_whole = mailbox.erase(erasing, until, wake);
             left -= told.erased().min(left);
             count += u64::from(told.erased());
             *place = (!is_whole || left == 0).then(|| told.next());
             if !is_whole {
-                return Erased { count, has_more: true };
+                return ErasureResult { count, has_more: true };
             }
         }
-        Erased { count, has_more: left == 0 }
+        ErasureResult { count, has_more: left == 0 }
     }
 
     /// Erases all that is on disk, where it is not counted, and what has come to memory from there meanwhile.
-    fn whole_tier(&mut self, tier: &TierControl, desks: &[Arc<Desk>], wake: Wake<'_>) -> Erased {
+    fn whole_tier(
+        &mut self,
+        tier: &TierControl,
+        mailboxes: &[Arc<ControlMailbox>],
+        wake: Wake<'_>,
+    ) -> ErasureResult {
         tier.erase(&self.prefix);
         let until = Instant::now() + WITHIN / 2;
-        let mut again = Self::new(&self.prefix, desks.len());
-        let erased = again.memory(desks, wake, u64::MAX, until);
+        let mut again = Self::new(&self.prefix, mailboxes.len());
+        let erased = again.memory(mailboxes, wake, u64::MAX, until);
         self.memory = again.memory;
         erased
     }
 
     /// Erases some of what is on disk.
-    fn tier(&mut self, tier: &TierControl, most: u64, until: Instant) -> Erased {
+    fn tier(&mut self, tier: &TierControl, most: u64, until: Instant) -> ErasureResult {
         let (count, is_end) = tier.erase_some(&self.prefix, &mut self.disk, most, until);
-        Erased { count, has_more: !is_end }
+        ErasureResult { count, has_more: !is_end }
     }
 }

@@ -14,8 +14,8 @@ use super::admission::Admission;
 use super::cs_entry::{Admit, BELOW, CsCounters, CsSettings, Entry, LEVELS, NewData};
 use super::names::{DEPTH_MAX, Prefixes};
 use super::payloads::{BLOCK, Payloads, blocks_of};
-use crate::moment::Moment;
-use crate::tier::Lane;
+use crate::moment::NodeInstant;
+use crate::tier::TierHandle;
 
 /// Entries that are looked at for one to evict, at most; then it is the next, whether it was asked for or not.
 const SWEEP_MAX: u32 = 64;
@@ -37,7 +37,7 @@ pub struct Cs {
     hand: u32,
     pub(super) counters: CsCounters,
     /// Where on disk what is evicted goes, if it goes there.
-    pub(super) lane: Option<Lane>,
+    pub(super) handle: Option<TierHandle>,
 }
 
 impl Cs {
@@ -62,7 +62,7 @@ impl Cs {
             len: 0,
             hand: 0,
             counters: CsCounters::default(),
-            lane: None,
+            handle: None,
         })
     }
 
@@ -82,8 +82,8 @@ impl Cs {
     /// nothing.
     #[inline(always)]
     pub(crate) fn lacks(&self, hash: u64) -> bool {
-        let is_on_disk = |lane: &Lane| lane.find(hash, false, false).is_some();
-        (!self.is_on() || self.index.is_absent(hash)) && !self.lane.as_ref().is_some_and(is_on_disk)
+        let is_on_disk = |handle: &TierHandle| handle.find(hash, false, false).is_some();
+        (!self.is_on() || self.index.is_absent(hash)) && !self.handle.as_ref().is_some_and(is_on_disk)
     }
 
     /// Counts an Interest for which there [was nothing](Self::lacks).
@@ -158,7 +158,7 @@ impl Cs {
     }
 
     /// Keeps Data, in the place of what there is of its name; whether there was room.
-    pub fn insert(&mut self, data: &NewData<'_>, prefixes: &Prefixes, now: Moment) -> bool {
+    pub fn insert(&mut self, data: &NewData<'_>, prefixes: &Prefixes, now: NodeInstant) -> bool {
         if !self.admits {
             return false;
         }
@@ -288,7 +288,7 @@ mod tests {
     use kaido_wire::ndn::{Data, DataRepr, Name, implicit_digest};
     use proptest::prelude::*;
 
-    use super::super::cs_erase::Erasing;
+    use super::super::cs_erase::CsErasure;
     use super::super::names::NameHash;
     use super::super::names::build::{name, with_digest};
     use super::super::pit_entry::Selectors;
@@ -311,8 +311,8 @@ mod tests {
         packet
     }
 
-    fn at(seconds: u64) -> Moment {
-        Moment::default() + Duration::from_secs(seconds)
+    fn at(seconds: u64) -> NodeInstant {
+        NodeInstant::default() + Duration::from_secs(seconds)
     }
 
     impl Rig {
@@ -321,7 +321,7 @@ mod tests {
             Self { cs, pool: FramePool::leak(8).unwrap() }
         }
 
-        fn put(&mut self, packet: &[u8], freshness_s: u64, now: Moment) -> bool {
+        fn put(&mut self, packet: &[u8], freshness_s: u64, now: NodeInstant) -> bool {
             let frame = Frame::from_slice(packet, || self.pool.allocate()).unwrap();
             let read = Data::parse(frame.data(), frame.packet_len()).unwrap();
             let mut prefixes = Prefixes::default();
@@ -339,12 +339,12 @@ mod tests {
         }
 
         fn erase(&mut self, prefix: &[u8], most: u32) -> u32 {
-            let mut erasing = Erasing::new(prefix.to_vec(), most, 0);
+            let mut erasing = CsErasure::new(prefix.to_vec(), most, 0);
             while !self.cs.erase(&mut erasing, 3) {}
             erasing.told().erased()
         }
 
-        fn get(&mut self, name: &[u8], selectors: Selectors, now: Moment) -> Option<Vec<u8>> {
+        fn get(&mut self, name: &[u8], selectors: Selectors, now: NodeInstant) -> Option<Vec<u8>> {
             let mut prefixes = Prefixes::default();
             prefixes.fill(&NameHash::fixed(1), name).unwrap();
             let found = self.cs.find(name, &prefixes, selectors, now)?;
@@ -430,12 +430,12 @@ mod tests {
         for number in 0..20 {
             rig.put(&packet(&format!("{}/{number}", number % 2), b""), 0, at(0));
         }
-        let mut erasing = Erasing::new(name("1"), 4, 0);
+        let mut erasing = CsErasure::new(name("1"), 4, 0);
         let told = erasing.told().clone();
         assert!(!rig.cs.erase(&mut erasing, 5) && (told.erased(), told.next()) == (2, 5));
         assert!(rig.cs.erase(&mut erasing, 100) && (told.erased(), told.next()) == (4, 8));
         assert_eq!(rig.cs.len(), 16);
-        let mut cut = Erasing::new(name("1"), 4, told.next());
+        let mut cut = CsErasure::new(name("1"), 4, told.next());
         cut.told().cut();
         assert!(rig.cs.erase(&mut cut, 2) && (cut.told().erased(), cut.told().next()) == (1, 10));
         assert_eq!((rig.erase(&name("1"), u32::MAX), rig.cs.len()), (5, 10));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kaido_engine::Frame;
 
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 
 /// Components by which the name of Data may be longer than that of an Interest it is found by.
 pub const LEVELS: usize = 3;
@@ -32,7 +32,7 @@ pub enum Admit {
 
 /// The number of a cached packet, good until the CS changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cached(pub(super) u32);
+pub struct CsEntryRef(pub(super) u32);
 
 /// What happened to a CS, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct CsCounters {
 #[repr(C, align(64))]
 pub(super) struct Entry {
     pub(super) hash: u64,
-    pub(super) fresh_until: Moment,
+    pub(super) fresh_until: NodeInstant,
     pub(super) first_block: u32,
     pub(super) len: u16,
     pub(super) name_at: u16,
@@ -77,7 +77,7 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) const EMPTY: Self = Self {
         hash: 0,
-        fresh_until: Moment::from_nanoseconds(0),
+        fresh_until: NodeInstant::from_nanoseconds(0),
         first_block: 0,
         len: 0,
         name_at: 0,

@@ -38,7 +38,7 @@ impl Erasure {
 
 /// An erasure at work.
 #[derive(Clone, Debug)]
-pub struct Erasing {
+pub struct CsErasure {
     prefix: Vec<u8>,
     most: u32,
     erased: u32,
@@ -46,7 +46,7 @@ pub struct Erasing {
     told: Arc<Erasure>,
 }
 
-impl Erasing {
+impl CsErasure {
     /// The erasure of up to `most` packets whose names have a prefix, which goes on at `next`, or begins at 0.
     pub fn new(prefix: Vec<u8>, most: u32, next: u32) -> Self {
         let told = Arc::new(Erasure { next: AtomicU32::new(next), ..Erasure::default() });
@@ -62,7 +62,7 @@ impl Erasing {
 impl Cs {
     /// Goes on with an erasure, over so many packets at most; whether it has come to its end. What comes in meanwhile may
     /// be erased or not.
-    pub fn erase(&mut self, erasing: &mut Erasing, looked_at_max: u32) -> bool {
+    pub fn erase(&mut self, erasing: &mut CsErasure, looked_at_max: u32) -> bool {
         let len = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         let end = erasing.next.saturating_add(looked_at_max).min(len);
         while erasing.next < end && erasing.erased < erasing.most {

@@ -4,10 +4,10 @@ use kaido_engine::Frame;
 use kaido_table::prefetch;
 
 use super::cs::Cs;
-use super::cs_entry::{BELOW, Cached, Entry, LEVELS};
+use super::cs_entry::{BELOW, CsEntryRef, Entry, LEVELS};
 use super::names::{DEPTH_MAX, Prefixes};
 use super::pit_entry::Selectors;
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 
 /// The depths of the prefixes under which Data is noted.
 #[inline(always)]
@@ -24,8 +24,8 @@ impl Cs {
         if let Some(admission) = &self.admission {
             admission.prefetch(hash);
         }
-        if let Some(lane) = &self.lane {
-            lane.prefetch(hash);
+        if let Some(handle) = &self.handle {
+            handle.prefetch(hash);
         }
     }
 
@@ -63,15 +63,15 @@ impl Cs {
         name: &[u8],
         prefixes: &Prefixes,
         selectors: Selectors,
-        now: Moment,
-    ) -> Option<Cached> {
+        now: NodeInstant,
+    ) -> Option<CsEntryRef> {
         let found =
             if self.len == 0 || !self.serves { None } else { self.seek(name, prefixes, selectors, now) };
         match found {
             Some(number) => {
                 self.counters.hits += 1;
                 self.entries[number as usize].is_wanted = true;
-                Some(Cached(number))
+                Some(CsEntryRef(number))
             }
             None => {
                 self.counters.misses += 1;
@@ -80,7 +80,13 @@ impl Cs {
         }
     }
 
-    fn seek(&mut self, name: &[u8], prefixes: &Prefixes, selectors: Selectors, now: Moment) -> Option<u32> {
+    fn seek(
+        &mut self,
+        name: &[u8],
+        prefixes: &Prefixes,
+        selectors: Selectors,
+        now: NodeInstant,
+    ) -> Option<u32> {
         let (plain, digest) = name.split_at(prefixes.plain_len());
         let exact = self
             .index
@@ -125,7 +131,11 @@ impl Cs {
     }
 
     /// A copy of a cached packet, in frames taken by `allocate`.
-    pub fn copy(&mut self, Cached(number): Cached, allocate: impl FnMut() -> Option<Frame>) -> Option<Frame> {
+    pub fn copy(
+        &mut self,
+        CsEntryRef(number): CsEntryRef,
+        allocate: impl FnMut() -> Option<Frame>,
+    ) -> Option<Frame> {
         let entry = &self.entries[number as usize];
         self.counters.octets_out += u64::from(entry.len);
         self.payloads.copy(entry.first_block, entry.len.into(), allocate)
@@ -133,7 +143,7 @@ impl Cs {
 
     /// Asks for the packet of an entry.
     #[inline]
-    pub fn prefetch_packet(&self, Cached(number): Cached) {
+    pub fn prefetch_packet(&self, CsEntryRef(number): CsEntryRef) {
         self.payloads.prefetch(self.entries[number as usize].first_block);
     }
 }

@@ -5,40 +5,40 @@ use std::time::{Duration, Instant};
 use super::cs::Cs;
 use super::cs_entry::LEVELS;
 use crate::forward::LOCALHOST;
-use crate::tier::Lane;
+use crate::tier::TierHandle;
 
 /// How long the end of a worker may take for what its memory holds to be written.
 const LAST_MAX: Duration = Duration::from_secs(10);
 
 impl Cs {
     /// Has what is evicted from now on go to a tier on disk.
-    pub fn attach(&mut self, lane: Lane) {
-        self.lane = Some(lane);
+    pub fn attach(&mut self, handle: TierHandle) {
+        self.handle = Some(handle);
     }
 
     /// This worker's side of the tier on disk.
     #[inline]
-    pub(crate) fn lane(&mut self) -> Option<&mut Lane> {
-        self.lane.as_mut()
+    pub(crate) fn handle(&mut self) -> Option<&mut TierHandle> {
+        self.handle.as_mut()
     }
 
-    /// As [`Cs::lane`], to look at.
+    /// As [`Cs::handle`], to look at.
     #[inline]
-    pub(crate) fn lane_ref(&self) -> Option<&Lane> {
-        self.lane.as_ref()
+    pub(crate) fn lane_ref(&self) -> Option<&TierHandle> {
+        self.handle.as_ref()
     }
 
     /// This worker's side of the tier on disk, if Interests may be answered from it.
     #[inline]
-    pub(crate) fn serving_lane(&mut self) -> Option<&mut Lane> {
-        self.lane.as_mut().filter(|_| self.serves)
+    pub(crate) fn serving_lane(&mut self) -> Option<&mut TierHandle> {
+        self.handle.as_mut().filter(|_| self.serves)
     }
 
     /// Gives an entry that is about to go to the tier on disk.
     pub(super) fn spill(&mut self, number: u32) {
-        let Some(lane) = &mut self.lane else { return };
+        let Some(handle) = &mut self.handle else { return };
         let entry = &self.entries[number as usize];
-        if entry.is_on_disk && lane.find(entry.hash, false, false).is_some() {
+        if entry.is_on_disk && handle.find(entry.hash, false, false).is_some() {
             return;
         }
         // What is this host's alone is not for later.
@@ -50,7 +50,7 @@ impl Cs {
         keys[1..].copy_from_slice(&entry.below);
         let pieces = self.payloads.pieces(entry.first_block, entry.len.into());
         // What does not fit is counted there.
-        let _ = lane.put(keys, pieces, entry.len.into(), entry.fresh_until);
+        let _ = handle.put(keys, pieces, entry.len.into(), entry.fresh_until);
     }
 
     /// Gives all that is left to the tier on disk, for the next process: at the end of the worker, which may wait here.
@@ -58,7 +58,7 @@ impl Cs {
         let until = Instant::now() + LAST_MAX;
         for number in 0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX) {
             if self.entries[number as usize].is_live
-                && self.lane.as_mut().is_some_and(|lane| lane.wait_for_room(until))
+                && self.handle.as_mut().is_some_and(|handle| handle.wait_for_room(until))
             {
                 self.spill(number);
             }

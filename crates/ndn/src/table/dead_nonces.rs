@@ -8,7 +8,7 @@
 
 use kaido_table::{RegionError, Slots, prefetch};
 
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 
 const RING: usize = 14;
 /// Ages are told apart by four bits; what is this old or older is dead no more.
@@ -62,14 +62,14 @@ impl DeadNonces {
 
     /// Whether a nonce was seen with a name that has this hash.
     #[inline(always)]
-    pub fn has(&self, name: u64, nonce: u32, now: Moment) -> bool {
+    pub fn has(&self, name: u64, nonce: u32, now: NodeInstant) -> bool {
         let (place, print) = self.place(name, nonce);
         self.lines[place].has(print, now)
     }
 
     /// Remembers a nonce with a name that has this hash.
     #[inline]
-    pub fn add(&mut self, name: u64, nonce: u32, now: Moment) {
+    pub fn add(&mut self, name: u64, nonce: u32, now: NodeInstant) {
         if !self.has(name, nonce, now) {
             self.add_new(name, nonce, now);
         }
@@ -77,7 +77,7 @@ impl DeadNonces {
 
     /// As [`DeadNonces::add`], of one that [was not here](DeadNonces::has) when its Interest came.
     #[inline(always)]
-    pub fn add_new(&mut self, name: u64, nonce: u32, now: Moment) {
+    pub fn add_new(&mut self, name: u64, nonce: u32, now: NodeInstant) {
         let (place, print) = self.place(name, nonce);
         let line = &mut self.lines[place];
         let at = (line.ages >> NEXT_SHIFT) as usize % RING;
@@ -103,28 +103,28 @@ impl DeadNonces {
 
 /// The time in ages.
 #[inline(always)]
-fn time(now: Moment) -> u64 {
+fn time(now: NodeInstant) -> u64 {
     now.nanoseconds() / AGE_NS
 }
 
 impl Line {
     /// Whether a print is here that is not too old. By chance one print in 3 × 10^8 equals one of a full line.
     #[inline(always)]
-    fn has(&self, print: u32, now: Moment) -> bool {
+    fn has(&self, print: u32, now: NodeInstant) -> bool {
         // Without an end on the way: mostly there is none, and all are compared at once.
         let alike = self.prints.iter().fold(0, |alike, other| alike | u32::from(*other == print));
         alike != 0 && self.has_young(print, now)
     }
 
     #[cold]
-    fn has_young(&self, print: u32, now: Moment) -> bool {
+    fn has_young(&self, print: u32, now: NodeInstant) -> bool {
         (0..RING).any(|at| self.prints[at] == print && self.age(at, now) < AGE_MAX)
     }
 
     /// How old the print at a place is. What lay untouched for 48 s seems young again; it does no harm, as the same name
     /// would have to come with the same nonce.
     #[inline(always)]
-    fn age(&self, at: usize, now: Moment) -> u64 {
+    fn age(&self, at: usize, now: NodeInstant) -> u64 {
         time(now).wrapping_sub(self.ages >> (4 * at)) & 0xf
     }
 }
@@ -135,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::default() + Duration::from_secs(seconds)
+    fn at(seconds: u64) -> NodeInstant {
+        NodeInstant::default() + Duration::from_secs(seconds)
     }
 
     #[test]

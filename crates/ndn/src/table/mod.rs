@@ -15,16 +15,16 @@ mod payloads;
 mod pit;
 mod pit_accounts;
 mod pit_entry;
+mod pit_fast;
 mod pit_match;
 mod pit_records;
-mod pit_usual;
 
 pub use cs::Cs;
-pub use cs_entry::{Admit, Cached, CsCounters, CsSettings, LEVELS, NewData};
-pub use cs_erase::{Erasing, Erasure};
+pub use cs_entry::{Admit, CsCounters, CsEntryRef, CsSettings, LEVELS, NewData};
+pub use cs_erase::{CsErasure, Erasure};
 pub use dead_nonces::DeadNonces;
 pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
-pub use name_table::{Lookup, NameTable, NameTableError, Sought};
+pub use name_table::{Lookup, NameTable, NameTableError, PrefixLookup};
 pub use names::{
     COMPONENTS_MAX, DEPTH_MAX, NAME_OCTETS_MAX, NameError, NameHash, Prefixes, STEP, components,
 };
@@ -33,8 +33,8 @@ pub use pit::{
     UPSTREAMS_MAX,
 };
 pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
+pub use pit_fast::SingleDownstream;
 pub use pit_records::NonceSeen;
-pub use pit_usual::Sole;
 
 #[cfg(test)]
 pub(crate) use names::build;

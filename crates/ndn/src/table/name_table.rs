@@ -2,7 +2,7 @@
 //! prefixes, while the control thread changes them.
 //!
 //! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches what tells at which depths there may be a prefix,
-//! [`Lookup::winnow`] fetches the buckets of those, [`Lookup::sift`] compares tags, the longest first, and fetches the record
+//! [`Lookup::bloom_candidates`] fetches the buckets of those, [`Lookup::match_tags`] compares tags, the longest first, and fetches the record
 //! of the first that fits, [`Lookup::take`] compares the name, for which [`Lookup::ripen`] asks if it is long. Why so:
 //! `docs/decisions/0018-longest-name-prefix.md`.
 
@@ -67,13 +67,13 @@ impl Octets {
 
 /// A prefix and what is held for it.
 #[derive(Debug)]
-struct Held<T> {
+struct NameEntry<T> {
     name: Octets,
     value: T,
 }
 
 // With two words of value and the key, a prefix of usual length is one cache line.
-const _: () = assert!(size_of::<Held<[u64; 2]>>() + size_of::<NameKey>() == 64);
+const _: () = assert!(size_of::<NameEntry<[u64; 2]>>() + size_of::<NameKey>() == 64);
 
 /// A prefix could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,7 +102,7 @@ struct Writer {
 
 /// Values by prefix.
 pub struct NameTable<T> {
-    table: Table<NameKey, Held<T>>,
+    table: Table<NameKey, NameEntry<T>>,
     prefixes_max: u32,
     /// [`SIEVED_FROM`], but for tests.
     sieved_from: usize,
@@ -133,7 +133,7 @@ impl<T: Send + Sync> NameTable<T> {
         let reader = domain.reader().expect("a place for a writer in the domain");
         // Room for half as many again: a lookup asks for several depths of which few are there, and a bucket that is full
         // has it look in the next one, which nobody asked for ahead. It costs 3 octets a prefix.
-        let table = Table::sieved(domain, prefixes_max.saturating_add(prefixes_max / 2))?;
+        let table = Table::with_bloom_filter(domain, prefixes_max.saturating_add(prefixes_max / 2))?;
         let writer = Mutex::new(Writer { reader, counts: [0; DEPTH_MAX + 1], scratch: Prefixes::default() });
         let depths = AtomicU64::new(0);
         Ok(Self { table, prefixes_max, sieved_from: SIEVED_FROM, hash, depths, writer })
@@ -195,7 +195,7 @@ impl<T: Send + Sync> NameTable<T> {
         if !was {
             self.count(counts, depth, true);
         }
-        match self.table.upsert(key, Held { name: Octets::new(prefix), value }) {
+        match self.table.upsert(key, NameEntry { name: Octets::new(prefix), value }) {
             Ok(_) => Ok(true),
             Err(TableError::Full | TableError::Exists | TableError::Absent) => {
                 if !was {
@@ -242,7 +242,7 @@ impl<T: Send + Sync> NameTable<T> {
 /// Longest-prefix lookups under one guard.
 #[derive(Debug)]
 pub struct Lookup<'g, T> {
-    stages: Stages<'g, NameKey, Held<T>>,
+    stages: Stages<'g, NameKey, NameEntry<T>>,
     depths: u64,
     is_sieved: bool,
 }
@@ -257,21 +257,21 @@ impl<T> Copy for Lookup<'_, T> {}
 
 /// A lookup between its steps; the default is that of a name without a prefix in the table.
 #[derive(Debug)]
-pub struct Sought<'g, T> {
-    probe: Probe<'g, NameKey, Held<T>>,
-    /// The [bits](bit) of depths at which a prefix may be in the table. Sifted, the deepest is that of `probe`.
+pub struct PrefixLookup<'g, T> {
+    probe: Probe<'g, NameKey, NameEntry<T>>,
+    /// The [bits](bit) of depths at which a prefix may be in the table. After [`Lookup::match_tags`] the deepest is that of `probe`.
     depths: u64,
 }
 
-impl<T> Clone for Sought<'_, T> {
+impl<T> Clone for PrefixLookup<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Sought<'_, T> {}
+impl<T> Copy for PrefixLookup<'_, T> {}
 
-impl<T> Default for Sought<'_, T> {
+impl<T> Default for PrefixLookup<'_, T> {
     fn default() -> Self {
         Self { probe: Probe::default(), depths: 0 }
     }
@@ -319,10 +319,10 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
 
     /// Fetches the buckets of the prefixes that may be there; of a small table they are on their way.
     #[inline(always)]
-    pub fn winnow(self, prefixes: &Prefixes) -> Sought<'g, T> {
+    pub fn bloom_candidates(self, prefixes: &Prefixes) -> PrefixLookup<'g, T> {
         let mut depths = self.plausible(prefixes);
         if !self.is_sieved {
-            return Sought { probe: Probe::default(), depths };
+            return PrefixLookup { probe: Probe::default(), depths };
         }
         let mut left = 0;
         while let Some(depth) = deepest(depths) {
@@ -332,12 +332,12 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
             }
             depths = others;
         }
-        Sought { probe: Probe::default(), depths: left }
+        PrefixLookup { probe: Probe::default(), depths: left }
     }
 
-    /// Finds the longest prefix whose tag is there, of those that are [left](Self::winnow), and fetches its record.
+    /// Finds the longest prefix whose tag is there, of those that are [left](Self::bloom_candidates), and fetches its record.
     #[inline(always)]
-    pub fn sift(self, sought: &mut Sought<'g, T>, prefixes: &Prefixes) {
+    pub fn match_tags(self, sought: &mut PrefixLookup<'g, T>, prefixes: &Prefixes) {
         while let Some(depth) = deepest(sought.depths) {
             sought.probe = self.stages.probe_now(&NameKey(prefixes.prefix(depth).0));
             if sought.probe.is_plausible() {
@@ -349,8 +349,8 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
 
     /// Fetches the name of the record that was found, if it does not lie in it.
     #[inline(always)]
-    pub fn ripen(self, sought: Sought<'g, T>) {
-        if let Some(Held { name: Octets::Long(octets), .. }) = self.stages.candidate(sought.probe)
+    pub fn ripen(self, sought: PrefixLookup<'g, T>) {
+        if let Some(NameEntry { name: Octets::Long(octets), .. }) = self.stages.candidate(sought.probe)
             && let [first, .., last] = &**octets
         {
             prefetch(first);
@@ -360,7 +360,12 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
 
     /// The longest prefix: its depth and its value.
     #[inline(always)]
-    pub fn take(self, sought: Sought<'g, T>, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
+    pub fn take(
+        self,
+        sought: PrefixLookup<'g, T>,
+        name: &[u8],
+        prefixes: &Prefixes,
+    ) -> Option<(usize, &'g T)> {
         let depth = deepest(sought.depths)?;
         let (hash, end) = prefixes.prefix(depth);
         if let Some(held) = self.stages.resolve(sought.probe, &NameKey(hash))
@@ -392,8 +397,8 @@ impl<'g, T: Send + Sync> Lookup<'g, T> {
     /// All steps at once.
     #[inline]
     pub fn longest(self, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        let mut sought = Sought { probe: Probe::default(), depths: self.plausible(prefixes) };
-        self.sift(&mut sought, prefixes);
+        let mut sought = PrefixLookup { probe: Probe::default(), depths: self.plausible(prefixes) };
+        self.match_tags(&mut sought, prefixes);
         self.take(sought, name, prefixes)
     }
 }
@@ -419,8 +424,8 @@ mod tests {
         prefixes: &Prefixes,
     ) -> Option<(usize, &'g usize)> {
         lookup.ask(prefixes);
-        let mut sought = lookup.winnow(prefixes);
-        lookup.sift(&mut sought, prefixes);
+        let mut sought = lookup.bloom_candidates(prefixes);
+        lookup.match_tags(&mut sought, prefixes);
         lookup.ripen(sought);
         lookup.take(sought, name, prefixes)
     }

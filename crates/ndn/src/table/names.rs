@@ -99,7 +99,7 @@ impl NameHash {
     /// The hash of a whole name of any depth.
     ///
     /// # Errors
-    /// [`NameError::Malformed`].
+    /// [`NameError::ParameterError`].
     pub fn name(&self, name: &[u8]) -> Result<u64, NameError> {
         components(name).try_fold(self.root, |state, component| Ok(self.extend(state, &name[component?])))
     }
@@ -107,7 +107,7 @@ impl NameHash {
     /// The hash of a name of any depth, without an implicit digest: [`Prefixes::whole`] without the prefixes.
     ///
     /// # Errors
-    /// [`NameError::Malformed`].
+    /// [`NameError::ParameterError`].
     #[inline]
     pub(crate) fn plain(&self, name: &[u8]) -> Result<u64, NameError> {
         let (mut state, mut at) = (self.root, 0);

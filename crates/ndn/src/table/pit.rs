@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-use kaido_table::{HashIndex, RegionError, Slots, Vacancy, Wheel, prefetch};
+use kaido_table::{HashIndex, RegionError, Slots, VacantEntry, Wheel, prefetch};
 
 use super::chains::Chains;
 use super::names::{DEPTH_MAX, Prefixes};
 use super::pit_accounts::Accounts;
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, Selectors, flag};
 use crate::face::Account;
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 use crate::packet::PitToken;
 
 /// Downstreams that can wait for one entry.
@@ -136,7 +136,7 @@ impl Pit {
     ///
     /// # Errors
     /// [`RegionError`] when the memory is not to be had.
-    pub fn new(settings: &PitSettings, now: Moment) -> Result<Self, RegionError> {
+    pub fn new(settings: &PitSettings, now: NodeInstant) -> Result<Self, RegionError> {
         let entries = settings.entries.clamp(1, 1 << SLOT_BITS);
         Ok(Self {
             index: HashIndex::new(entries)?,
@@ -165,7 +165,7 @@ impl Pit {
 
     /// Where an entry of a name would lie, if it is seen at once that none has it. `None` says nothing.
     #[inline(always)]
-    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+    pub fn vacancy(&self, hash: u64) -> Option<VacantEntry> {
         self.index.vacancy(hash)
     }
 
@@ -217,7 +217,7 @@ impl Pit {
     /// The entry of a name and its selectors.
     #[inline]
     pub fn find(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Option<Slot> {
-        self.seek(name, prefixes, selectors).ok()
+        self.find_or_siblings(name, prefixes, selectors).ok()
     }
 
     /// As [`Pit::find`]; if there is no entry, what there is instead.
@@ -225,7 +225,12 @@ impl Pit {
     /// # Errors
     /// The entries of the name with other selectors.
     #[inline(always)]
-    pub fn seek(&self, name: &[u8], prefixes: &Prefixes, selectors: Selectors) -> Result<Slot, Siblings> {
+    pub fn find_or_siblings(
+        &self,
+        name: &[u8],
+        prefixes: &Prefixes,
+        selectors: Selectors,
+    ) -> Result<Slot, Siblings> {
         if self.index.is_absent(prefixes.whole()) {
             return Err(Siblings(0));
         }
@@ -297,7 +302,7 @@ impl Pit {
             self.depths |= 1 << depth;
         }
         if name.len() > NAME_INLINE && !self.put_rest(slot, &name[NAME_INLINE..]) {
-            self.remove(Slot(slot));
+            self.erase(Slot(slot));
             return Err(PitFull::Entries);
         }
         Ok(Slot(slot))
@@ -317,7 +322,7 @@ impl Pit {
 
     /// Removes an entry and all that belongs to it.
     #[inline]
-    pub fn remove(&mut self, Slot(slot): Slot) {
+    pub fn erase(&mut self, Slot(slot): Slot) {
         let entry = &mut self.entries[slot as usize];
         debug_assert!(entry.is_live(), "removed twice");
         if entry.flags & flag::CAN_BE_PREFIX != 0 {
@@ -466,7 +471,7 @@ impl Pit {
 
     /// Takes an entry whose Interests have all waited long enough; `None` when there is none by now, or after many timers
     /// of entries that need none any more. It is to be [removed](Self::remove).
-    pub fn expired(&mut self, now: Moment) -> Option<Slot> {
+    pub fn expired(&mut self, now: NodeInstant) -> Option<Slot> {
         for _ in 0..TIMERS_MAX {
             let slot = self.timers.due(now.tick())?;
             let entry = &mut self.entries[slot as usize];
@@ -482,9 +487,9 @@ impl Pit {
     }
 
     /// How long after `now` [`Pit::expired`] may have something to do.
-    pub fn next_expiry(&self, now: Moment) -> Option<Duration> {
+    pub fn next_expiry(&self, now: NodeInstant) -> Option<Duration> {
         let next = if self.is_empty() { None } else { self.timers.next() };
-        next.map(|tick| Moment::of_tick(tick).since(now))
+        next.map(|tick| NodeInstant::of_tick(tick).since(now))
     }
 }
 
@@ -510,7 +515,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn pit(entries: u32) -> Pit {
         let settings = PitSettings { records: 4, name_chunks: 8, ..PitSettings::for_entries(entries, 3) };
-        Pit::new(&settings, Moment::default()).unwrap()
+        Pit::new(&settings, NodeInstant::default()).unwrap()
     }
 
     pub(in super::super) fn hashed(name: &[u8]) -> Prefixes {
@@ -524,12 +529,12 @@ pub(super) mod tests {
         name: &[u8],
         selectors: Selectors,
     ) -> Result<Slot, PitFull> {
-        let siblings = pit.seek(name, &hashed(name), selectors).unwrap_err();
+        let siblings = pit.find_or_siblings(name, &hashed(name), selectors).unwrap_err();
         pit.insert(name, &hashed(name), selectors, siblings)
     }
 
     pub(in super::super) fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
-        let expires = Moment::default() + Duration::from_millis(expires_ms);
+        let expires = NodeInstant::default() + Duration::from_millis(expires_ms);
         InRecord { expires, face: FaceId(face), nonce, token: PitToken::NONE, account: Account::default() }
     }
 
@@ -541,7 +546,7 @@ pub(super) mod tests {
         let token = pit.token(slot);
         assert_eq!((token.octets().len(), Pit::worker_of(&token)), (6, Some(3)));
         assert_eq!(pit.by_token(&token), TokenFound::Entry(slot));
-        pit.remove(slot);
+        pit.erase(slot);
         assert_eq!(pit.by_token(&token), TokenFound::Gone);
         let again = insert(&mut pit, &name("b"), PLAIN).unwrap();
         assert_eq!((again, pit.by_token(&token)), (slot, TokenFound::Gone), "of another generation");
@@ -559,7 +564,7 @@ pub(super) mod tests {
         for _ in 0..5000 {
             let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
             assert_eq!(pit.by_token(&pit.token(slot)), TokenFound::Entry(slot));
-            pit.remove(slot);
+            pit.erase(slot);
         }
         assert!(others.iter().all(|&slot| pit.by_token(&pit.token(slot)) == TokenFound::Entry(slot)));
     }
@@ -583,14 +588,14 @@ pub(super) mod tests {
         let second = insert(&mut pit, &name(&"y".repeat(1000)), PLAIN).unwrap();
         assert_eq!(insert(&mut pit, &name("c"), PLAIN), Err(PitFull::Entries));
         for face in 0..5 {
-            assert_eq!(pit.wait(first, &downstream(face, 1, 10)), Ok(()));
+            assert_eq!(pit.insert_in_record(first, &downstream(face, 1, 10)), Ok(()));
         }
-        assert_eq!(pit.wait(first, &downstream(5, 1, 10)), Err(PitFull::Records));
-        assert_eq!(pit.wait(second, &downstream(5, 1, 10)), Ok(()));
+        assert_eq!(pit.insert_in_record(first, &downstream(5, 1, 10)), Err(PitFull::Records));
+        assert_eq!(pit.insert_in_record(second, &downstream(5, 1, 10)), Ok(()));
         assert_eq!((pit.downstreams(first).count(), pit.downstreams(second).count()), (5, 1));
-        pit.remove(second);
-        pit.remove(first);
-        assert!(pit.is_empty() && pit.next_expiry(Moment::default()).is_none());
+        pit.erase(second);
+        pit.erase(first);
+        assert!(pit.is_empty() && pit.next_expiry(NodeInstant::default()).is_none());
         assert!(insert(&mut pit, &name(&"z".repeat(1000)), PLAIN).is_ok(), "the chunks came back");
     }
 
@@ -603,22 +608,22 @@ pub(super) mod tests {
         ) {
             let mut pit = pit(6);
             let mut model = BTreeMap::new();
-            let mut now = Moment::default();
+            let mut now = NodeInstant::default();
             for (number, lifetime, passes, is_answered) in steps {
                 let octets = name(&number.to_string());
                 let slot = pit.find(&octets, &hashed(&octets), PLAIN)
                     .unwrap_or_else(|| insert(&mut pit, &octets, PLAIN).unwrap());
                 let expires = now + Duration::from_millis(lifetime);
-                pit.wait(slot, &InRecord { expires, ..downstream(number.into(), 1, 0) }).unwrap();
+                pit.insert_in_record(slot, &InRecord { expires, ..downstream(number.into(), 1, 0) }).unwrap();
                 model.insert(slot, expires);
                 if is_answered {
-                    pit.remove(slot);
+                    pit.erase(slot);
                     model.remove(&slot);
                 }
                 now = now + Duration::from_millis(passes);
                 while let Some(slot) = pit.expired(now) {
                     prop_assert!(model.remove(&slot).is_some_and(|expires| expires <= now));
-                    pit.remove(slot);
+                    pit.erase(slot);
                 }
                 // A tick is 1.05 ms.
                 prop_assert!(model.values().all(|&expires| expires + Duration::from_millis(2) > now));

@@ -63,7 +63,7 @@ mod tests {
     use super::super::pit::{Pit, PitFull};
     use super::super::pit_entry::{InRecord, OutRecord};
     use super::*;
-    use crate::moment::Moment;
+    use crate::moment::NodeInstant;
     use crate::packet::FaceId;
 
     const HOST: Account = Account::of_host(1);
@@ -73,7 +73,7 @@ mod tests {
     fn pit() -> Pit {
         let settings =
             PitSettings { entries: 32, records: 16, name_chunks: 8, worker: 0, of_account: 16, of_hosts: 24 };
-        Pit::new(&settings, Moment::default()).unwrap()
+        Pit::new(&settings, NodeInstant::default()).unwrap()
     }
 
     fn waits(account: Account, face: u32) -> InRecord {
@@ -88,7 +88,8 @@ mod tests {
                 if !pit.has_room(account, octets.len()) {
                     return false;
                 }
-                insert(pit, &octets, PLAIN).is_ok_and(|slot| pit.wait(slot, &waits(account, 7)).is_ok())
+                insert(pit, &octets, PLAIN)
+                    .is_ok_and(|slot| pit.insert_in_record(slot, &waits(account, 7)).is_ok())
             })
             .count()
     }
@@ -99,8 +100,8 @@ mod tests {
         assert_eq!(fill(&mut pit, HOST, "h"), 16);
         assert_eq!(fill(&mut pit, OTHER, "o"), 8, "all hosts together");
         assert_eq!(fill(&mut pit, APP, "a"), 8, "what hosts may not have");
-        while let Some(slot) = pit.expired(Moment::from_nanoseconds(3_000_000_000)) {
-            pit.remove(slot);
+        while let Some(slot) = pit.expired(NodeInstant::from_nanoseconds(3_000_000_000)) {
+            pit.erase(slot);
         }
         assert!(pit.is_empty() && pit.accounts.is_empty());
         assert_eq!(fill(&mut pit, OTHER, "o"), 16);
@@ -112,23 +113,24 @@ mod tests {
         let long = name(&"x".repeat(NAME_OCTETS));
         assert!(pit.has_room(HOST, long.len()) && !pit.has_room(HOST, long.len() + 800));
         let slot = insert(&mut pit, &long, PLAIN).unwrap();
-        pit.wait(slot, &waits(HOST, 1)).unwrap();
+        pit.insert_in_record(slot, &waits(HOST, 1)).unwrap();
         // 1 for the entry and 4 for each of two pieces are used; a record is 2.
         for face in 2..5 {
-            assert_eq!(pit.wait(slot, &waits(HOST, face)), Ok(()));
+            assert_eq!(pit.insert_in_record(slot, &waits(HOST, face)), Ok(()));
         }
-        assert_eq!(pit.wait(slot, &waits(HOST, 5)), Err(PitFull::Account));
-        assert_eq!(pit.wait(slot, &waits(OTHER, 6)), Ok(()), "another host joins");
-        assert_eq!(pit.wait(slot, &waits(HOST, 1)), Ok(()), "who waits already may ask again");
-        let asks = |face| OutRecord { sent: Moment::default(), face: FaceId(face), nonce: 1, nack: None };
-        assert_eq!(pit.ask(slot, &asks(8)), Ok(()));
-        assert_eq!(pit.ask(slot, &asks(9)), Err(PitFull::Account));
-        pit.remove(slot);
+        assert_eq!(pit.insert_in_record(slot, &waits(HOST, 5)), Err(PitFull::Account));
+        assert_eq!(pit.insert_in_record(slot, &waits(OTHER, 6)), Ok(()), "another host joins");
+        assert_eq!(pit.insert_in_record(slot, &waits(HOST, 1)), Ok(()), "who waits already may ask again");
+        let asks =
+            |face| OutRecord { sent: NodeInstant::default(), face: FaceId(face), nonce: 1, nack: None };
+        assert_eq!(pit.insert_out_record(slot, &asks(8)), Ok(()));
+        assert_eq!(pit.insert_out_record(slot, &asks(9)), Err(PitFull::Account));
+        pit.erase(slot);
         assert!(pit.accounts.is_empty());
         let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
-        pit.wait(slot, &waits(APP, 1)).unwrap();
-        (8..12).for_each(|face| pit.ask(slot, &asks(face)).unwrap());
-        pit.remove(slot);
+        pit.insert_in_record(slot, &waits(APP, 1)).unwrap();
+        (8..12).for_each(|face| pit.insert_out_record(slot, &asks(face)).unwrap());
+        pit.erase(slot);
         assert!(pit.accounts.is_empty());
     }
 
@@ -141,19 +143,20 @@ mod tests {
         // Entries that were used before are there for the taking.
         let slots: Vec<_> =
             (0..32).map(|number| insert(&mut pit, &name(&number.to_string()), PLAIN).unwrap()).collect();
-        slots.into_iter().for_each(|slot| pit.remove(slot));
-        let asked = OutRecord { sent: Moment::default(), face: FaceId(9), nonce: 1, nack: None };
+        slots.into_iter().for_each(|slot| pit.erase(slot));
+        let asked = OutRecord { sent: NodeInstant::default(), face: FaceId(9), nonce: 1, nack: None };
         let open = |pit: &mut Pit, number: u32| {
             let octets = name(&format!("s/{number}"));
             let prefixes = hashed(&octets);
             let vacancy = pit.vacancy(prefixes.whole()).unwrap();
-            pit.open(&octets, &prefixes, vacancy, false, &waits(HOST, 1), &asked).map(|token| (token, octets))
+            pit.insert_fast(&octets, &prefixes, vacancy, false, &waits(HOST, 1), &asked)
+                .map(|token| (token, octets))
         };
         let opened: Vec<_> = (0..20).map_while(|number| open(&mut pit, number)).collect();
         assert_eq!(opened.len(), 16);
         for (token, octets) in &opened {
-            let sole = pit.sole(token, octets).unwrap();
-            pit.end(&sole);
+            let sole = pit.single_downstream(token, octets).unwrap();
+            pit.erase_fast(&sole);
         }
         assert!(pit.accounts.is_empty());
     }

@@ -1,13 +1,13 @@
 //! A pending Interest: four cache lines.
 //!
 //! ```text
-//!   line 0      hash, first downstream, first upstream, what kind it is        all that a usual Interest and its Data need
+//!   line 0      hash, first downstream, first upstream, what kind it is        all that a fast-path Interest and its Data need
 //!   lines 1, 2  name
 //!   line 3      what few have: a longer token, more records, a longer name, a strategy's word
 //! ```
 
 use crate::face::Account;
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 use crate::packet::{FaceId, NackReason, PitToken};
 
 use super::chains::NONE;
@@ -28,7 +28,7 @@ pub struct Selectors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRecord {
     /// Until when it waits.
-    pub expires: Moment,
+    pub expires: NodeInstant,
     /// Where the Data goes.
     pub face: FaceId,
     /// The nonce of its last Interest.
@@ -78,7 +78,7 @@ impl From<NackSeverity> for NackReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutRecord {
     /// When the last Interest went there.
-    pub sent: Moment,
+    pub sent: NodeInstant,
     /// Where it went.
     pub face: FaceId,
     /// Its nonce.
@@ -94,7 +94,7 @@ pub(super) mod flag {
     pub(in super::super) const MUST_BE_FRESH: u8 = 4;
     /// The name ends in an implicit digest.
     pub(in super::super) const DIGEST: u8 = 8;
-    /// [`super::Rest`] is in use.
+    /// [`super::RarePitFields`] is in use.
     pub(in super::super) const REST: u8 = 16;
     /// The timer is armed; also of an entry that is free.
     pub(in super::super) const ARMED: u8 = 32;
@@ -113,12 +113,12 @@ pub(super) struct Entry {
     /// Of the name without digest.
     pub(super) hash: u64,
     /// When the last downstream waits no more.
-    pub(super) expires: Moment,
+    pub(super) expires: NodeInstant,
     /// Of the first upstream, if there is one.
-    out_sent: Moment,
+    out_sent: NodeInstant,
     out_face: FaceId,
     out_nonce: u32,
-    /// Of the first downstream, if there is one; when it expires is [`Rest::in_expires`] if there are more.
+    /// Of the first downstream, if there is one; when it expires is [`RarePitFields::in_expires`] if there are more.
     in_face: FaceId,
     in_nonce: u32,
     in_token: [u8; TOKEN_INLINE],
@@ -138,28 +138,28 @@ pub(super) struct Entry {
     pub(super) account: Account,
     pub(super) name: [u8; NAME_INLINE],
     /// Is in use if [`flag::REST`] says so.
-    rest: Rest,
+    rest: RarePitFields,
 }
 
 const _: () = assert!(size_of::<Entry>() == 256 && std::mem::offset_of!(Entry, name) == 64);
 
 /// What few pending Interests have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
+pub(super) struct RarePitFields {
     /// The strategy's own.
     pub(super) strategy: u64,
     /// When the first downstream waits no more, if it is not the only one.
-    in_expires: Moment,
+    in_expires: NodeInstant,
     in_token: [u8; PitToken::MAX - TOKEN_INLINE],
     pub(super) outs_more: u32,
     pub(super) ins_more: u32,
     pub(super) name_more: u32,
 }
 
-impl Rest {
+impl RarePitFields {
     const NONE: Self = Self {
         strategy: 0,
-        in_expires: Moment::from_nanoseconds(0),
+        in_expires: NodeInstant::from_nanoseconds(0),
         in_token: [0; PitToken::MAX - TOKEN_INLINE],
         outs_more: NONE,
         ins_more: NONE,
@@ -170,8 +170,8 @@ impl Rest {
 impl Entry {
     pub(super) const EMPTY: Self = Self {
         hash: 0,
-        expires: Moment::from_nanoseconds(0),
-        out_sent: Moment::from_nanoseconds(0),
+        expires: NodeInstant::from_nanoseconds(0),
+        out_sent: NodeInstant::from_nanoseconds(0),
         out_face: FaceId(0),
         out_nonce: 0,
         in_face: FaceId(0),
@@ -188,7 +188,7 @@ impl Entry {
         out_nack: None,
         account: Account::of_host(0),
         name: [0; NAME_INLINE],
-        rest: Rest::NONE,
+        rest: RarePitFields::NONE,
     };
 
     #[inline(always)]
@@ -203,14 +203,14 @@ impl Entry {
 
     /// What few have, or nothing of it.
     #[inline(always)]
-    pub(super) fn rest(&self) -> &Rest {
-        if self.has_rest() { &self.rest } else { &Rest::NONE }
+    pub(super) fn rest(&self) -> &RarePitFields {
+        if self.has_rest() { &self.rest } else { &RarePitFields::NONE }
     }
 
     /// As [`Entry::rest`], to change.
-    pub(super) fn rest_mut(&mut self) -> &mut Rest {
+    pub(super) fn rest_mut(&mut self) -> &mut RarePitFields {
         if !self.has_rest() {
-            self.rest = Rest::NONE;
+            self.rest = RarePitFields::NONE;
             self.flags |= flag::REST;
         }
         &mut self.rest

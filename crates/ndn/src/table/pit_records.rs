@@ -52,7 +52,7 @@ impl Pit {
     /// # Errors
     /// [`PitFull::Records`], [`PitFull::Account`].
     #[inline]
-    pub fn wait(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
+    pub fn insert_in_record(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         if entry.ins == 0 || entry.ins == 1 && entry.is_input(record.face) {
             let is_first = entry.ins == 0;
@@ -99,7 +99,7 @@ impl Pit {
     /// # Errors
     /// [`PitFull::Records`].
     #[inline]
-    pub fn ask(&mut self, Slot(slot): Slot, record: &OutRecord) -> Result<(), PitFull> {
+    pub fn insert_out_record(&mut self, Slot(slot): Slot, record: &OutRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         if entry.out().is_none_or(|out| out.face == record.face) {
             entry.set_out(record);
@@ -155,21 +155,21 @@ mod tests {
     use super::super::names::build::name;
     use super::super::pit::tests::{PLAIN, downstream, insert, pit};
     use super::*;
-    use crate::moment::Moment;
+    use crate::moment::NodeInstant;
 
     #[test]
     fn nonces_are_known_by_where_they_were_met() {
         let mut pit = pit(2);
         let slot = insert(&mut pit, &name("a"), PLAIN).unwrap();
-        pit.wait(slot, &downstream(1, 100, 10)).unwrap();
-        pit.wait(slot, &downstream(2, 200, 10)).unwrap();
-        let sent = OutRecord { sent: Moment::default(), face: FaceId(9), nonce: 100, nack: None };
-        pit.ask(slot, &sent).unwrap();
+        pit.insert_in_record(slot, &downstream(1, 100, 10)).unwrap();
+        pit.insert_in_record(slot, &downstream(2, 200, 10)).unwrap();
+        let sent = OutRecord { sent: NodeInstant::default(), face: FaceId(9), nonce: 100, nack: None };
+        pit.insert_out_record(slot, &sent).unwrap();
         let seen = |in_same, in_other, out| NonceSeen { in_same, in_other, out };
         assert_eq!(pit.nonce_seen(slot, 100, FaceId(1)), seen(true, false, true));
         assert_eq!(pit.nonce_seen(slot, 200, FaceId(1)), seen(false, true, false));
         assert_eq!(pit.nonce_seen(slot, 300, FaceId(1)), seen(false, false, false));
-        pit.wait(slot, &downstream(1, 101, 10)).unwrap();
+        pit.insert_in_record(slot, &downstream(1, 101, 10)).unwrap();
         assert_eq!((pit.downstreams(slot).count(), pit.nonce_seen(slot, 101, FaceId(1)).in_same), (2, true));
     }
 }

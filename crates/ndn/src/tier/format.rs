@@ -70,7 +70,7 @@ fn is_sealed(hash: &NameHash, block: &[u8]) -> bool {
 
 /// Why a file cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum FormatError {
     /// It is something else.
     Foreign,
     /// It is of this version.
@@ -100,16 +100,16 @@ impl Superblock {
         block
     }
 
-    pub(super) fn decode(block: &[u8; BLOCK]) -> Result<Self, Unusable> {
+    pub(super) fn decode(block: &[u8; BLOCK]) -> Result<Self, FormatError> {
         if &block[..8] != SUPERBLOCK_MAGIC {
-            return Err(Unusable::Foreign);
+            return Err(FormatError::Foreign);
         }
         if half(block, 8) != VERSION {
-            return Err(Unusable::Version(half(block, 8)));
+            return Err(FormatError::Version(half(block, 8)));
         }
         let secret = [24, 32, 40].map(|at| number(block, at));
         if !is_sealed(&NameHash::of_secret(secret), block) {
-            return Err(Unusable::Damaged);
+            return Err(FormatError::Damaged);
         }
         Ok(Self { segment_octets: number(block, 16), secret })
     }
@@ -308,9 +308,9 @@ mod tests {
     fn other_files_are_told_from_damaged_ones() {
         let mut block = Superblock { segment_octets: 1 << 20, secret: [3, 5, 7] }.encode();
         block[8] = 2;
-        assert_eq!(Superblock::decode(&block), Err(Unusable::Version(2)));
+        assert_eq!(Superblock::decode(&block), Err(FormatError::Version(2)));
         block[0] = b'k';
-        assert_eq!(Superblock::decode(&block), Err(Unusable::Foreign));
+        assert_eq!(Superblock::decode(&block), Err(FormatError::Foreign));
     }
 
     #[test]

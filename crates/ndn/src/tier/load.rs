@@ -12,7 +12,7 @@ use super::format::{
     segment_sequence,
 };
 use super::log::Resumed;
-use super::shared::{Shared, add};
+use super::shared::{TierState, add};
 use crate::table::{DEPTH_MAX, Prefixes};
 
 /// Octets that are read at once of a segment that is searched.
@@ -33,7 +33,7 @@ pub(super) fn keys_of(prefixes: &Prefixes) -> [u64; KEYS] {
 
 /// Octets of a segment, in a window that moves on.
 pub(super) struct Window<'s> {
-    shared: &'s Shared,
+    shared: &'s TierState,
     begin: u64,
     at: u64,
     octets: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Window<'s> {
 
 impl<'s> Window<'s> {
     /// At the beginning of a segment.
-    pub(super) fn of(shared: &'s Shared, segment: usize) -> Self {
+    pub(super) fn of(shared: &'s TierState, segment: usize) -> Self {
         Self { shared, begin: shared.begin_of(segment), at: 0, octets: Vec::new() }
     }
 
@@ -64,12 +64,12 @@ impl<'s> Window<'s> {
 
 /// What was found in a segment.
 #[derive(Debug, Default)]
-struct Found {
+struct LoadedRecord {
     entries: Vec<Entry>,
     end: u64,
 }
 
-impl Found {
+impl LoadedRecord {
     /// Leaves of what leads from one prefix the newest alone: no more than there was room for when it was written.
     fn forget_older(&mut self) {
         let mut prefixes = HashSet::new();
@@ -79,7 +79,7 @@ impl Found {
     }
 }
 
-impl Shared {
+impl TierState {
     /// Reads where everything is, and says where the log goes on. What cannot be read is skipped and counted.
     pub(super) fn load(&self) -> Resumed {
         let mut begun = Vec::new();
@@ -97,7 +97,7 @@ impl Shared {
             let is_newest = Some((sequence, segment)) == newest;
             let found = self.found(segment, sequence, is_newest).unwrap_or_else(|error| {
                 self.complain("read", &error);
-                Found { entries: Vec::new(), end: self.segment_octets }
+                LoadedRecord { entries: Vec::new(), end: self.segment_octets }
             });
             self.used[segment].store(found.end, Ordering::Relaxed);
             found.entries.iter().for_each(|entry| self.link(segment, entry));
@@ -109,10 +109,10 @@ impl Shared {
     }
 
     /// What a segment has. The newest may go on behind what its end says.
-    fn found(&self, segment: usize, sequence: u64, is_newest: bool) -> io::Result<Found> {
+    fn found(&self, segment: usize, sequence: u64, is_newest: bool) -> io::Result<LoadedRecord> {
         let listed = self.listed(segment, sequence)?;
         let is_ended = listed.is_some();
-        let mut found = listed.unwrap_or(Found { entries: Vec::new(), end: BLOCK as u64 });
+        let mut found = listed.unwrap_or(LoadedRecord { entries: Vec::new(), end: BLOCK as u64 });
         if is_newest || !is_ended {
             self.search(segment, sequence, is_ended, &mut found)?;
         }
@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// What the end of a segment says that it has; `None` when there is no end, or it is damaged.
-    fn listed(&self, segment: usize, sequence: u64) -> io::Result<Option<Found>> {
+    fn listed(&self, segment: usize, sequence: u64) -> io::Result<Option<LoadedRecord>> {
         let end = self.begin_of(segment) + self.segment_octets - BLOCK as u64;
         let trailer = Trailer::decode(&self.hash, &self.block(end)?);
         let Some(trailer) = trailer.filter(|trailer| trailer.sequence == sequence) else { return Ok(None) };
@@ -139,11 +139,17 @@ impl Shared {
         }
         let (entries, _) = octets.as_chunks::<ENTRY>();
         let entries = entries.iter().filter_map(|entry| Entry::decode(entry, self.segment_octets));
-        Ok(Some(Found { entries: entries.collect(), end: trailer.end }))
+        Ok(Some(LoadedRecord { entries: entries.collect(), end: trailer.end }))
     }
 
     /// Searches a segment for records from where it is known to end: up to the first that is none, or to its very end.
-    fn search(&self, segment: usize, sequence: u64, is_ended: bool, found: &mut Found) -> io::Result<()> {
+    fn search(
+        &self,
+        segment: usize,
+        sequence: u64,
+        is_ended: bool,
+        found: &mut LoadedRecord,
+    ) -> io::Result<()> {
         let mut window = Window::of(self, segment);
         let (mut at, mut prefixes) = (found.end, Prefixes::default());
         let mut is_lost = false;

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use super::format::{
     BLOCK, ENTRY, Entry, KEYS, RECORD_HEADER, RecordHeader, Trailer, UNIT, checksum, segment_header,
 };
-use super::marks::Position;
-use super::shared::{Shared, add};
+use super::shared::{TierState, add};
+use super::tombstones::Position;
 use crate::table::LEVELS;
 
 /// Octets that are gathered to be written at once.
@@ -27,7 +27,7 @@ pub(super) struct Record<'p> {
 /// The segment that is written.
 #[derive(Debug)]
 pub(super) struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<TierState>,
     segment: usize,
     sequence: u64,
     /// Whether the segment's header was written.
@@ -56,7 +56,7 @@ pub(super) struct Resumed {
 
 impl Log {
     /// A log that goes on there; at the beginning of a segment if nothing was written before.
-    pub(super) fn new(shared: Arc<Shared>, resumed: Resumed) -> Self {
+    pub(super) fn new(shared: Arc<TierState>, resumed: Resumed) -> Self {
         let linked = resumed.entries.len();
         Self {
             shared,

@@ -6,19 +6,19 @@
 //!                      │ ▲              └─▶ index in memory ◀─┐
 //!     Interest ─find───┘ └──packet── readers ◀────────────────┘
 //! ```
-//! One tier a node; a [`Lane`] a worker. Workers read the index without locks and never wait for the disk.
+//! One tier a node; a [`TierHandle`] a worker. Workers read the index without locks and never wait for the disk.
 
 mod format;
-mod lane;
+mod handle;
 mod load;
 mod log;
-mod marks;
 mod place;
 mod read;
 mod search;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,24 +30,24 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use kaido_table::{Places, RegionError};
+use kaido_table::{RegionError, SetIndex};
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
-pub use lane::Lane;
-pub(crate) use place::Place;
+pub use handle::TierHandle;
+pub(crate) use place::RecordLocation;
 pub(crate) use read::Read;
 pub use search::TierSearch;
 pub(crate) use shared::add;
 pub use shared::{TierCounters, Wake};
 
 use crate::table::NameHash;
-use format::{BLOCK, PREFACE, RECORD_MAX, Superblock, UNIT, Unusable, VERSION};
-use lane::Arena;
+use format::{BLOCK, FormatError, PREFACE, RECORD_MAX, Superblock, UNIT, VERSION};
+use handle::Arena;
 use log::Log;
-use marks::Marks;
 use place::FILE_MAX;
-use search::Condemned;
-use shared::{Shared, lock};
+use search::EraseCandidate;
+use shared::{TierState, lock};
+use tombstones::Tombstones;
 
 /// The file of the log, in the folder of the tier.
 const CONTENT: &str = "content.log";
@@ -129,7 +129,7 @@ pub enum TierError {
 enum Order {
     Write(Arena),
     /// To erase these records, and to say how many of them were there.
-    Condemn(Vec<Condemned>, SyncSender<u64>),
+    Condemn(Vec<EraseCandidate>, SyncSender<u64>),
     /// To erase what is there of a prefix, and to say so.
     Erase(Vec<u8>, SyncSender<()>),
     Close,
@@ -153,14 +153,14 @@ pub struct TierReport {
 /// Who asks a tier from outside the workers: for figures, and to erase. Clones ask the same one.
 #[derive(Clone, Debug)]
 pub struct TierControl {
-    shared: Arc<Shared>,
+    shared: Arc<TierState>,
     orders: SyncSender<Order>,
 }
 
 impl TierControl {
     /// How it is.
     pub fn report(&self) -> TierReport {
-        let Shared { packets, used, counters, segment_octets, places, .. } = &*self.shared;
+        let TierState { packets, used, counters, segment_octets, places, .. } = &*self.shared;
         TierReport {
             packets: packets.load(Ordering::Relaxed),
             octets: used.iter().map(|used| used.load(Ordering::Relaxed)).sum(),
@@ -183,7 +183,7 @@ impl TierControl {
 /// The writer's part.
 #[derive(Debug)]
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<TierState>,
     log: Log,
     orders: Receiver<Order>,
     erased: PathBuf,
@@ -227,7 +227,7 @@ impl Writer {
         }
     }
 
-    fn marks<T>(&self, change: impl FnOnce(&mut Marks) -> T) -> T {
+    fn marks<T>(&self, change: impl FnOnce(&mut Tombstones) -> T) -> T {
         change(&mut self.shared.marks.write().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -252,7 +252,7 @@ impl Writer {
 }
 
 /// Reads until the tier is closed.
-fn read_on(shared: &Shared) {
+fn read_on(shared: &TierState) {
     loop {
         let read = {
             let mut waiting = lock(&shared.waiting);
@@ -273,7 +273,7 @@ fn read_on(shared: &Shared) {
 /// A content store's tier on disk.
 #[derive(Debug)]
 pub struct Tier {
-    shared: Arc<Shared>,
+    shared: Arc<TierState>,
     orders: SyncSender<Order>,
     /// Until there are threads.
     writer: Option<Writer>,
@@ -328,14 +328,14 @@ impl Tier {
         }
         // What is read next is anywhere. Where the advice is not taken, more is read than is asked for.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        let (hash, places) = (NameHash::of_secret(superblock.secret), Places::new(settings.packets)?);
+        let (hash, places) = (NameHash::of_secret(superblock.secret), SetIndex::new(settings.packets)?);
         let segments = usize::try_from(segments).map_err(|_| TierError::Size)?;
-        let shared = Arc::new(Shared::new(file, hash, segment_octets, segments, places));
+        let shared = Arc::new(TierState::new(file, hash, segment_octets, segments, places));
         let (orders, ordered) = sync_channel(ORDERS_MAX);
         let log = Log::new(shared.clone(), shared.load());
         let mut writer =
             Writer { shared: shared.clone(), log, orders: ordered, erased: settings.path.join(ERASED) };
-        match Marks::read(&writer.erased, &hash).map_err(failed(&writer.erased))? {
+        match Tombstones::read(&writer.erased, &hash).map_err(failed(&writer.erased))? {
             Some(marks) => writer.marks(|empty| *empty = marks),
             None => {
                 // Nobody knows what was erased.
@@ -352,9 +352,9 @@ impl Tier {
     }
 
     /// A worker's side of it: the worker's time began at `began` by the wall clock, and `wake` wakes it.
-    pub fn lane(&self, began: SystemTime, wake: Wake) -> Lane {
+    pub fn handle(&self, began: SystemTime, wake: Wake) -> TierHandle {
         let TierSettings { reads_max, gather, .. } = self.settings;
-        Lane::new(self.shared.clone(), self.orders.clone(), reads_max, gather, began, wake)
+        TierHandle::new(self.shared.clone(), self.orders.clone(), reads_max, gather, began, wake)
     }
 
     /// Who asks it from outside the workers.
@@ -411,9 +411,9 @@ fn superblock(file: &File, path: &Path) -> Result<Option<Superblock>, TierError>
         other => other.map_err(failed)?,
     }
     Superblock::decode(&block).map(Some).map_err(|unusable| match unusable {
-        Unusable::Foreign => TierError::Foreign(path.to_owned()),
-        Unusable::Version(version) => TierError::Version { path: path.to_owned(), version },
-        Unusable::Damaged => TierError::Damaged(path.to_owned()),
+        FormatError::Foreign => TierError::Foreign(path.to_owned()),
+        FormatError::Version(version) => TierError::Version { path: path.to_owned(), version },
+        FormatError::Damaged => TierError::Damaged(path.to_owned()),
     })
 }
 

@@ -21,9 +21,9 @@ const _: () = assert!(RECORD_MAX.div_ceil(SPAN) < 1 << SPAN_BITS);
 
 /// Where a record lies, and what for it is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct RecordLocation(u64);
 
-impl Place {
+impl RecordLocation {
     /// The place of `octets` at `at` in the file, for a hash: of the whole name, or of a prefix of it.
     pub(super) fn new(hash: u64, at: u64, octets: usize, is_below: bool, is_stale: bool) -> Self {
         let span = octets.div_ceil(SPAN) as u64;
@@ -82,12 +82,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_word_says_all(hash: u64, at in 0..FILE_MAX / UNIT, octets in 1..=RECORD_MAX, below: bool, stale: bool) {
-            let place = Place::new(hash, at * UNIT, octets, below, stale);
+            let place = RecordLocation::new(hash, at * UNIT, octets, below, stale);
             prop_assert_eq!((place.at(), place.is_below(), place.is_stale()), (at * UNIT, below, stale));
             prop_assert!((octets..octets + SPAN).contains(&place.span()) && place.word() != 0);
             prop_assert!(place.is_for(hash, below) && !place.is_for(hash, !below) && !place.is_for(hash ^ 1, below));
             prop_assert!(place.is_for(hash ^ 1 << 60, below), "the tag is of the lowest bits");
-            prop_assert_eq!(place.staled(), Place::new(hash, at * UNIT, octets, below, true));
+            prop_assert_eq!(place.staled(), RecordLocation::new(hash, at * UNIT, octets, below, true));
         }
     }
 }

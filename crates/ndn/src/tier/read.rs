@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use kaido_wire::ndn::Data;
 
 use super::format::{RECORD_HEADER, RECORD_MAX, RecordHeader};
-use super::place::Place;
-use super::shared::{Home, Shared, add, lock};
+use super::place::RecordLocation;
+use super::shared::{Home, TierState, add, lock};
 
 /// A read, which goes to a thread and comes back. Its memory is taken once.
 #[derive(Debug)]
 pub(crate) struct Read {
     /// Which of the worker's reads it is.
     pub(super) ticket: u32,
-    pub(super) place: Place,
+    pub(super) place: RecordLocation,
     /// By which it is looked for.
     pub(super) hash: u64,
     /// Milliseconds since 1970.
@@ -22,12 +22,12 @@ pub(crate) struct Read {
     /// Weak, or what lies at home would keep its own home.
     pub(super) home: Weak<Home>,
     octets: Box<[u8]>,
-    found: Option<Found>,
+    found: Option<ReadResult>,
 }
 
 /// A packet that was read.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct ReadResult {
     len: usize,
     fresh_until_ms: u64,
 }
@@ -37,19 +37,19 @@ const SPAN_MAX: usize = RECORD_MAX.next_multiple_of(192);
 
 impl Read {
     pub(super) fn new(ticket: u32, home: Weak<Home>) -> Self {
-        let (place, octets) = (Place::of_word(0), vec![0; SPAN_MAX].into_boxed_slice());
+        let (place, octets) = (RecordLocation::of_word(0), vec![0; SPAN_MAX].into_boxed_slice());
         Self { ticket, place, hash: 0, now_ms: 0, home, octets, found: None }
     }
 
     /// The packet, and for how many milliseconds it is fresh from when it was asked for.
     pub(crate) fn packet(&self) -> Option<(&[u8], u64)> {
-        let Found { len, fresh_until_ms } = self.found?;
+        let ReadResult { len, fresh_until_ms } = self.found?;
         let packet = self.octets.get(RECORD_HEADER..RECORD_HEADER + len)?;
         Some((packet, fresh_until_ms.saturating_sub(self.now_ms)))
     }
 
     /// Reads, and goes back to the worker, if there still is one.
-    pub(super) fn run(mut self, shared: &Shared) {
+    pub(super) fn run(mut self, shared: &TierState) {
         let Some(home) = self.home.upgrade() else { return };
         self.found = self.find(shared);
         lock(&home.reads).push(self);
@@ -58,7 +58,7 @@ impl Read {
         (home.wake)();
     }
 
-    fn find(&mut self, shared: &Shared) -> Option<Found> {
+    fn find(&mut self, shared: &TierState) -> Option<ReadResult> {
         let place = self.place;
         let (segment, at) = shared.within(place.at())?;
         let sequence = shared.sequences[segment].load(Ordering::Acquire);
@@ -107,6 +107,6 @@ impl Read {
             // Who asks for fresh Data need not read it again to learn that.
             shared.places.exchange(self.hash, place.word(), place.staled().word());
         }
-        Some(Found { len: header.len as usize, fresh_until_ms: header.fresh_until_ms })
+        Some(ReadResult { len: header.len as usize, fresh_until_ms: header.fresh_until_ms })
     }
 }

@@ -14,8 +14,8 @@ use kaido_wire::ndn::Data;
 
 use super::format::{BLOCK, RECORD_HEADER, RECORD_MAX, RecordHeader, UNIT};
 use super::load::Window;
-use super::marks::Position;
-use super::shared::Shared;
+use super::shared::TierState;
+use super::tombstones::Position;
 use super::{Order, TierControl, Writer};
 
 /// How far a search for what is to be erased has come.
@@ -26,7 +26,7 @@ pub struct TierSearch {
 
 /// A record that is to be erased.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Condemned {
+pub(super) struct EraseCandidate {
     segment: usize,
     /// Where in the segment.
     at: u64,
@@ -60,7 +60,7 @@ impl TierControl {
     }
 
     /// Has the writer erase records; how many were still there.
-    fn condemn(&self, records: Vec<Condemned>) -> u64 {
+    fn condemn(&self, records: Vec<EraseCandidate>) -> u64 {
         let (done, erased) = sync_channel(1);
         let order = Order::Condemn(records, done);
         // Only when the writer is gone does nothing come.
@@ -70,9 +70,9 @@ impl TierControl {
 
 impl Writer {
     /// Erases records; how many of them were not overwritten before.
-    pub(super) fn condemn(&self, records: &[Condemned]) -> u64 {
+    pub(super) fn condemn(&self, records: &[EraseCandidate]) -> u64 {
         let mut erased = 0;
-        for Condemned { segment, at, header } in records {
+        for EraseCandidate { segment, at, header } in records {
             let shared = &self.shared;
             if shared.sequences[*segment].load(Ordering::Relaxed) != header.sequence {
                 continue;
@@ -92,7 +92,7 @@ impl Writer {
     }
 }
 
-impl Shared {
+impl TierState {
     /// The records of a prefix from where a search is on, up to `most`; whether the log's end was reached.
     fn condemned(
         &self,
@@ -100,7 +100,7 @@ impl Shared {
         search: &mut TierSearch,
         most: u64,
         until: Instant,
-    ) -> (Vec<Condemned>, bool) {
+    ) -> (Vec<EraseCandidate>, bool) {
         let mut found = Vec::new();
         let sequences = self.sequences.iter().map(|sequence| sequence.load(Ordering::Acquire));
         let mut segments: Vec<(u64, usize)> = sequences.zip(0..).collect();
@@ -125,7 +125,7 @@ impl Shared {
                     continue;
                 };
                 if self.is_condemned(prefix, segment, at, &header, record) {
-                    found.push(Condemned { segment, at, header });
+                    found.push(EraseCandidate { segment, at, header });
                 }
                 at += header.octets();
                 search.next = (sequence, at);

@@ -8,13 +8,13 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-use kaido_table::Places;
+use kaido_table::SetIndex;
 
 use super::format::{Entry, PREFACE, RECORD_MAX};
-use super::lane::Arena;
-use super::marks::{Marks, Position};
-use super::place::Place;
+use super::handle::Arena;
+use super::place::RecordLocation;
 use super::read::Read;
+use super::tombstones::{Position, Tombstones};
 use crate::table::NameHash;
 
 /// Seconds between two complaints about the disk.
@@ -104,21 +104,21 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Reads that wait for a thread.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct ReadQueue {
     pub(super) reads: VecDeque<Read>,
     pub(super) is_closed: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct TierState {
     pub(super) file: File,
     pub(super) hash: NameHash,
     pub(super) segment_octets: u64,
-    pub(super) places: Places,
+    pub(super) places: SetIndex,
     /// The sequence number of each segment, which tells what was written when; 0 is none.
     pub(super) sequences: Box<[AtomicU64]>,
-    pub(super) marks: RwLock<Marks>,
-    pub(super) waiting: Mutex<Waiting>,
+    pub(super) marks: RwLock<Tombstones>,
+    pub(super) waiting: Mutex<ReadQueue>,
     pub(super) comes: Condvar,
     pub(crate) counters: Counters,
     /// Packets that the index leads to.
@@ -129,13 +129,13 @@ pub(crate) struct Shared {
     complained: AtomicU64,
 }
 
-impl Shared {
+impl TierState {
     pub(super) fn new(
         file: File,
         hash: NameHash,
         segment_octets: u64,
         segments: usize,
-        places: Places,
+        places: SetIndex,
     ) -> Self {
         Self {
             file,
@@ -196,32 +196,32 @@ impl Shared {
     pub(super) fn link(&self, segment: usize, entry: &Entry) {
         let at = self.begin_of(segment) + u64::from(entry.unit) * super::format::UNIT;
         let octets = usize::from(entry.octets).min(RECORD_MAX);
-        let place = Place::new(entry.hash, at, octets, entry.is_below, entry.is_stale);
-        let is_same = |word| Place::of_word(word).is_for(entry.hash, entry.is_below);
+        let place = RecordLocation::new(entry.hash, at, octets, entry.is_below, entry.is_stale);
+        let is_same = |word| RecordLocation::of_word(word).is_for(entry.hash, entry.is_below);
         let age = |word| {
-            let (sequence, at) = self.position(Place::of_word(word).at());
+            let (sequence, at) = self.position(RecordLocation::of_word(word).at());
             sequence << 16 | (at * 0x1_0000 / self.segment_octets)
         };
         let mut more = u64::from(!entry.is_below);
         match self.places.put(entry.hash, place.word(), is_same, age) {
-            kaido_table::Put::Replaced(_) => more = 0,
-            kaido_table::Put::Displaced(word) if !Place::of_word(word).is_below() => {
+            kaido_table::Insertion::Replaced(_) => more = 0,
+            kaido_table::Insertion::Displaced(word) if !RecordLocation::of_word(word).is_below() => {
                 add(&self.counters.displaced, 1);
                 self.packets.fetch_sub(1, Ordering::Relaxed);
             }
-            kaido_table::Put::Added | kaido_table::Put::Displaced(_) => {}
+            kaido_table::Insertion::Added | kaido_table::Insertion::Displaced(_) => {}
         }
         self.packets.fetch_add(more, Ordering::Relaxed);
     }
 
     /// What leads from a hash to a place in the file.
-    pub(super) fn leads(&self, hash: u64, is_below: bool, at: u64) -> Option<Place> {
-        let leads = |place: &Place| place.is_for(hash, is_below) && place.at() == at;
-        self.places.find(hash).map(Place::of_word).find(leads)
+    pub(super) fn leads(&self, hash: u64, is_below: bool, at: u64) -> Option<RecordLocation> {
+        let leads = |place: &RecordLocation| place.is_for(hash, is_below) && place.at() == at;
+        self.places.find(hash).map(RecordLocation::of_word).find(leads)
     }
 
     /// Takes what leads to a record out of the index.
-    pub(super) fn unlink(&self, hash: u64, place: Place) {
+    pub(super) fn unlink(&self, hash: u64, place: RecordLocation) {
         if self.places.remove(hash, place.word()) && !place.is_below() {
             self.packets.fetch_sub(1, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ use super::format::{KEYS, RECORD_HEADER};
 use super::load::keys_of;
 use super::log::{Record, Resumed};
 use super::*;
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 use crate::table::Prefixes;
 use crate::table::build::name;
 
@@ -60,7 +60,7 @@ impl Drop for Folder {
 
 struct Rig {
     tier: Tier,
-    lane: Lane,
+    handle: TierHandle,
     folder: Folder,
 }
 
@@ -87,15 +87,15 @@ fn began() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1000)
 }
 
-fn at(seconds: u64) -> Moment {
-    Moment::default() + Duration::from_secs(seconds)
+fn at(seconds: u64) -> NodeInstant {
+    NodeInstant::default() + Duration::from_secs(seconds)
 }
 
 impl Rig {
     fn open(folder: Folder, octets: u64) -> Self {
         let tier = Tier::open(&folder.settings(octets), NameHash::fixed(1)).unwrap();
-        let lane = tier.lane(began(), Arc::new(|| {}));
-        Self { tier, lane, folder }
+        let handle = tier.handle(began(), Arc::new(|| {}));
+        Self { tier, handle, folder }
     }
 
     fn new(octets: u64) -> Self {
@@ -103,45 +103,45 @@ impl Rig {
     }
 
     /// Puts a packet that is fresh until then.
-    fn put_fresh(&mut self, text: &str, packet: &[u8], fresh_until: Moment) {
+    fn put_fresh(&mut self, text: &str, packet: &[u8], fresh_until: NodeInstant) {
         let keys = keys(&self.tier, text);
-        assert!(self.lane.put(keys, packet.chunks(100), packet.len(), fresh_until));
-        self.lane.send();
+        assert!(self.handle.put(keys, packet.chunks(100), packet.len(), fresh_until));
+        self.handle.send();
         self.tier.turn();
     }
 
     fn put(&mut self, text: &str, packet: &[u8]) {
-        self.put_fresh(text, packet, Moment::default());
+        self.put_fresh(text, packet, NodeInstant::default());
     }
 
     /// What is read at a place, and for how long it is fresh then.
-    fn read(&mut self, place: Place, hash: u64, now: Moment) -> Option<(Vec<u8>, u64)> {
-        let ticket = self.lane.ticket().unwrap();
-        self.lane.read(ticket, place, hash, now);
-        assert_eq!((self.lane.has_next(), self.tier.turn()), (false, 1));
-        let read = self.lane.next().unwrap();
-        assert!(read.ticket() == ticket && !self.lane.has_next());
+    fn read(&mut self, place: RecordLocation, hash: u64, now: NodeInstant) -> Option<(Vec<u8>, u64)> {
+        let ticket = self.handle.ticket().unwrap();
+        self.handle.read(ticket, place, hash, now);
+        assert_eq!((self.handle.has_next(), self.tier.turn()), (false, 1));
+        let read = self.handle.next().unwrap();
+        assert!(read.ticket() == ticket && !self.handle.has_next());
         let packet = read.packet().map(|(packet, fresh_ms)| (packet.to_vec(), fresh_ms));
-        self.lane.take_back(read);
+        self.handle.take_back(read);
         packet
     }
 
     fn get(&mut self, text: &str) -> Option<Vec<u8>> {
         let hash = keys(&self.tier, text)[0];
-        let place = self.lane.find(hash, false, false)?;
-        self.read(place, hash, Moment::default()).map(|(packet, _)| packet)
+        let place = self.handle.find(hash, false, false)?;
+        self.read(place, hash, NodeInstant::default()).map(|(packet, _)| packet)
     }
 
     fn below(&mut self, text: &str) -> Option<Vec<u8>> {
         let hash = keys(&self.tier, text)[0];
-        let place = self.lane.find(hash, true, false)?;
-        self.read(place, hash, Moment::default()).map(|(packet, _)| packet)
+        let place = self.handle.find(hash, true, false)?;
+        self.read(place, hash, NodeInstant::default()).map(|(packet, _)| packet)
     }
 
     fn restarted(self) -> Self {
         let octets = self.tier.settings.octets;
-        let Self { tier, lane, folder } = self;
-        drop((lane, tier));
+        let Self { tier, handle, folder } = self;
+        drop((handle, tier));
         Self::open(folder, octets)
     }
 
@@ -210,13 +210,13 @@ fn freshness_goes_by_the_wall_clock() {
     rig.put("never", &packet("never", b""));
     let rig = &mut rig.restarted();
     let [fresh, never] = ["fresh", "never"].map(|text| keys(&rig.tier, text)[0]);
-    assert_eq!(rig.lane.find(never, false, true), None, "it is known to be stale without reading");
-    assert!(rig.lane.find(never, false, false).is_some());
-    let place = rig.lane.find(fresh, false, true).unwrap();
+    assert_eq!(rig.handle.find(never, false, true), None, "it is known to be stale without reading");
+    assert!(rig.handle.find(never, false, false).is_some());
+    let place = rig.handle.find(fresh, false, true).unwrap();
     assert_eq!(rig.read(place, fresh, at(20)).unwrap().1, 40_000);
     assert_eq!(rig.read(place, fresh, at(60)).unwrap().1, 0);
-    assert_eq!(rig.lane.find(fresh, false, true), None, "it need not be read again for that");
-    assert!(rig.lane.find(fresh, false, false).is_some());
+    assert_eq!(rig.handle.find(fresh, false, true), None, "it need not be read again for that");
+    assert!(rig.handle.find(fresh, false, false).is_some());
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn what_was_erased_stays_erased_and_what_comes_after_is_there() {
     }
     assert!(rig.counters().gone <= 1, "it is taken out of the index when it is found out");
     // Of marks that cannot be read nobody knows what they said: all is erased.
-    let Rig { tier, lane, folder } = rig;
-    drop((tier, lane));
+    let Rig { tier, handle, folder } = rig;
+    drop((tier, handle));
     let path = folder.0.join(ERASED);
     let mut marks = fs::read(&path).unwrap();
     marks[9] ^= 1;
@@ -349,8 +349,8 @@ fn damage_costs_what_is_damaged() {
     for (text, packet) in &packets {
         rig.put(text, packet);
     }
-    let Rig { tier, lane, folder } = rig;
-    drop((tier, lane));
+    let Rig { tier, handle, folder } = rig;
+    drop((tier, handle));
     let whole = fs::read(folder.content()).unwrap();
     let record = (RECORD_HEADER + packets[0].1.len()).next_multiple_of(64);
     let begin = usize::try_from(PREFACE).unwrap();
@@ -387,8 +387,8 @@ fn damage_costs_what_is_damaged() {
         fs::write(folder.content(), &whole[..len]).unwrap();
         let copy = folder.copied();
         let Ok(tier) = Tier::open(&copy.settings(1 << 20), NameHash::fixed(1)) else { continue };
-        let lane = tier.lane(began(), Arc::new(|| {}));
-        let mut rig = Rig { tier, lane, folder: copy };
+        let handle = tier.handle(began(), Arc::new(|| {}));
+        let mut rig = Rig { tier, handle, folder: copy };
         for (number, (text, packet)) in packets.iter().enumerate() {
             let is_there = len >= first + number * record + RECORD_HEADER + packet.len();
             assert_eq!(rig.get(text).is_some(), is_there, "{text} of {len} octets");
@@ -401,7 +401,7 @@ fn a_disk_that_takes_nothing_is_counted() {
     let folder = Folder::new();
     drop(Tier::open(&folder.settings(1 << 20), NameHash::fixed(1)).unwrap());
     let file = File::open(folder.content()).unwrap();
-    let shared = Shared::new(file, NameHash::fixed(1), SEGMENT_OCTETS_MIN, 4, Places::new(100).unwrap());
+    let shared = TierState::new(file, NameHash::fixed(1), SEGMENT_OCTETS_MIN, 4, SetIndex::new(100).unwrap());
     let mut log = Log::new(Arc::new(shared), Resumed::default());
     let packet = packet("a", b"content");
     for _ in 0..3 {
@@ -415,11 +415,11 @@ fn what_the_threads_do_not_take_is_counted_and_what_was_there_is_forgotten() {
     rig.put("a", &packet("a", b"old"));
     let big = packet("b", &[7; 8000]);
     let keys_b = keys(&rig.tier, "b");
-    let taken =
-        (0..2000).filter(|_| rig.lane.put(keys_b, [&big[..]].into_iter(), big.len(), Moment::default()));
+    let taken = (0..2000)
+        .filter(|_| rig.handle.put(keys_b, [&big[..]].into_iter(), big.len(), NodeInstant::default()));
     let taken = taken.count();
     let new = packet("a", b"new");
-    assert!(!rig.lane.put(keys(&rig.tier, "a"), [&new[..]].into_iter(), new.len(), Moment::default()));
+    assert!(!rig.handle.put(keys(&rig.tier, "a"), [&new[..]].into_iter(), new.len(), NodeInstant::default()));
     assert_eq!((rig.counters().overrun, rig.get("a")), (2001 - taken as u64, None));
     assert!(taken > 1000, "{taken}");
     rig.tier.turn();
@@ -438,34 +438,34 @@ fn threads_serve_workers_and_end_in_order() {
     std::thread::scope(|scope| {
         for part in texts.chunks(100) {
             let (hash, wakes) = (tier.name_hash(), wakes.clone());
-            let mut lane = tier.lane(began(), Arc::new(move || wakes.send(()).unwrap()));
+            let mut handle = tier.handle(began(), Arc::new(move || wakes.send(()).unwrap()));
             scope.spawn(move || {
                 for text in part {
                     let packet = packet(text, &[7; 500]);
-                    assert!(lane.put(
+                    assert!(handle.put(
                         keys_by(&hash, text),
                         [&packet[..]].into_iter(),
                         packet.len(),
-                        Moment::default()
+                        NodeInstant::default()
                     ));
                 }
             });
         }
     });
     tier.control().erase(&name("a/7"));
-    let mut lane = tier.lane(began(), Arc::new(move || wakes.send(()).unwrap()));
+    let mut handle = tier.handle(began(), Arc::new(move || wakes.send(()).unwrap()));
     for text in &texts {
         let hash = keys(&tier, text)[0];
-        let place = lane.find(hash, false, false).unwrap();
-        let ticket = lane.ticket().unwrap();
-        lane.read(ticket, place, hash, Moment::default());
+        let place = handle.find(hash, false, false).unwrap();
+        let ticket = handle.ticket().unwrap();
+        handle.read(ticket, place, hash, NodeInstant::default());
         woken.recv_timeout(Duration::from_secs(10)).unwrap();
-        let read = lane.next().unwrap();
+        let read = handle.next().unwrap();
         let expected = packet(text, &[7; 500]);
         assert_eq!(read.packet().map(|(packet, _)| packet), (text != "a/7").then_some(&expected[..]));
-        lane.take_back(read);
+        handle.take_back(read);
     }
-    drop((lane, tier));
+    drop((handle, tier));
     let mut rig = Rig::open(folder, 8 << 20);
     assert_eq!(rig.get("a/8"), Some(packet("a/8", &[7; 500])));
 }
@@ -475,11 +475,11 @@ fn threads_serve_workers_and_end_in_order() {
 fn what_a_worker_lends_goes_when_it_goes() {
     let mut rig = Rig::new(1 << 20);
     let (keys, packet) = (keys(&rig.tier, "/kept"), packet("/kept", b"content"));
-    assert!(rig.lane.put(keys, packet.chunks(100), packet.len(), Moment::default()));
-    rig.lane.send();
-    let Rig { mut tier, lane, folder } = rig;
-    let home = lane.weak_home();
-    drop(lane);
+    assert!(rig.handle.put(keys, packet.chunks(100), packet.len(), NodeInstant::default()));
+    rig.handle.send();
+    let Rig { mut tier, handle, folder } = rig;
+    let home = handle.weak_home();
+    drop(handle);
     assert_eq!(tier.turn(), 1, "what was sent is written all the same");
     assert!(home.upgrade().is_none(), "nothing keeps the worker's memory");
     drop(tier);
@@ -655,7 +655,7 @@ proptest! {
         let names = (0..9u8).map(|number| keys(&rig.tier, &number.to_string())[0]);
         for hash in names.chain(0..8).collect::<Vec<_>>() {
             for is_below in [false, true] {
-                if let Some(place) = rig.lane.find(hash, is_below, false)
+                if let Some(place) = rig.handle.find(hash, is_below, false)
                     && let Some((packet, _)) = rig.read(place, hash, at(1))
                 {
                     prop_assert!(kaido_wire::ndn::Data::parse(&packet, packet.len()).is_ok());

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kaido_engine::port::MemoryWire;
-use kaido_engine::steer::crew;
+use kaido_engine::steer::handoff_ports;
 use kaido_engine::{
     DropReason, FramePool, KernelPath, Port, PortId, PortTotals, Worker, WorkerCounters, WorkerSettings,
 };
 use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings};
 use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::router::{Crew, Desk, Ndn};
+use kaido_ndn::router::{ControlMailbox, Ndn, WorkerSet};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, LpHeader, LpPacket};
 
@@ -28,7 +28,7 @@ const HASH: u64 = 3;
 const FRAMES: usize = 4096;
 /// The port of all faces, of which each worker has a wire, and the port between the workers.
 const HOST: PortId = PortId(0);
-const CREW: PortId = PortId(1);
+const HANDOFF_PORT: PortId = PortId(1);
 
 /// A packet that was sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,7 @@ pub(crate) struct Crowd {
     pub(crate) workers: Vec<Worker>,
     wires: Vec<MemoryWire>,
     counters: Vec<Arc<WorkerCounters>>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedTables>,
     pub(crate) balance: Arc<Balance>,
     faces: Vec<FaceId>,
     pub(crate) pool: &'static FramePool,
@@ -93,15 +93,15 @@ impl Crowd {
     pub(crate) fn new(made: Made) -> Self {
         let pool = FramePool::leak(FRAMES).unwrap();
         let faces = Faces::bounded(8, FaceBounds::NONE, made.workers);
-        let shared = Shared::new(NameHash::fixed(HASH), 100).unwrap();
+        let shared = SharedTables::new(NameHash::fixed(HASH), 100).unwrap();
         let balance = Arc::new(Balance::new(made.workers, made.balance));
         let ids: Vec<FaceId> = (0..8).map(|_| faces.create(face()).unwrap().id()).collect();
         shared.fib().set(&[], &[Hop { face: ids[0], cost: 0 }]).unwrap();
         let now = Instant::now();
         let wires: Vec<MemoryWire> = (0..made.workers).map(|_| MemoryWire::new()).collect();
-        let crew = crew(made.workers).unwrap();
-        let parts = (0u8..).zip(&wires).zip(crew);
-        let worker = |((number, wire), crew): ((u8, &MemoryWire), _)| {
+        let worker_set = handoff_ports(made.workers).unwrap();
+        let parts = (0u8..).zip(&wires).zip(worker_set);
+        let worker = |((number, wire), worker_set): ((u8, &MemoryWire), _)| {
             let settings = ForwarderSettings {
                 pit: PitSettings::for_entries(256, number),
                 cs: CsSettings { packets: made.cached, octets: u64::from(made.cached) * 1024 },
@@ -111,11 +111,12 @@ impl Crowd {
             };
             let forwarder = Forwarder::new(&shared, &settings, now).unwrap();
             let link = LinkSettings { ports: vec![PortKind::Host], ..LinkSettings::default() };
-            let mut ndn = Ndn::new(Link::new(link, &faces), forwarder, Arc::new(Desk::new()));
+            let mut ndn = Ndn::new(Link::new(link, &faces), forwarder, Arc::new(ControlMailbox::new()));
             let mut ports: Vec<(Box<dyn Port>, KernelPath)> = vec![(Box::new(wire.port()), KernelPath::None)];
             if made.workers > 1 {
-                ports.push((Box::new(crew), KernelPath::None));
-                ndn = ndn.with_crew(Crew::new(balance.clone(), shared.hash(), number, CREW));
+                ports.push((Box::new(worker_set), KernelPath::None));
+                ndn =
+                    ndn.with_worker_set(WorkerSet::new(balance.clone(), shared.hash(), number, HANDOFF_PORT));
             }
             Worker::new(pool, ports, Box::new(ndn), WorkerSettings::default())
         };
@@ -216,7 +217,7 @@ impl Crowd {
             let totals = PortTotals::of(counters.iter().copied(), port);
             totals.drops.iter().find(|(dropped, _)| *dropped == reason).map_or(0, |(_, count)| *count)
         };
-        of(HOST) + if self.workers.len() > 1 { of(CREW) } else { 0 }
+        of(HOST) + if self.workers.len() > 1 { of(HANDOFF_PORT) } else { 0 }
     }
 
     /// Ends the router: all frames are back.

@@ -23,9 +23,11 @@ use rs_pfcp::message::MsgType;
 
 use crate::counters::{Counters, Discard};
 use crate::encode::{self, Draft, number};
-use crate::frame::{Frame, Framed, Role, frames, is_request};
+use crate::frame::{Frame, FrameResult, Role, frames, is_request};
 use crate::node_id::NodeId;
-use crate::transaction::{Answered, Due, Moment, Outgoing, Retransmission, Seen, Transmit, fingerprint};
+use crate::transaction::{
+    AnswerCache, DueEvent, Instants, Outgoing, RequestStatus, Retransmission, Transmit, fingerprint,
+};
 
 /// What an [`Smf`] is told at start.
 #[derive(Clone, Debug)]
@@ -195,7 +197,7 @@ pub struct Smf {
     sessions: HashMap<Seid, Session>,
     next_seid: u64,
     outgoing: Outgoing<Purpose>,
-    answered: Answered,
+    answered: AnswerCache,
     events: VecDeque<SmfEvent>,
     counters: Counters,
 }
@@ -210,7 +212,7 @@ impl Smf {
             sessions: HashMap::new(),
             next_seid: 1,
             outgoing: Outgoing::new(config.retransmission, config.outstanding).starting(config.recovery),
-            answered: Answered::new(config.retransmission, ANSWERS_MAX),
+            answered: AnswerCache::new(config.retransmission, ANSWERS_MAX),
             events: VecDeque::new(),
             counters: Counters::default(),
             config,
@@ -223,7 +225,7 @@ impl Smf {
     /// [`SmfError::Busy`].
     pub fn associate(
         &mut self,
-        now: Moment,
+        now: Instants,
         upf: SocketAddr,
         out: &mut Vec<Transmit>,
     ) -> Result<(), SmfError> {
@@ -242,7 +244,12 @@ impl Smf {
     ///
     /// # Errors
     /// [`SmfError::Busy`].
-    pub fn release(&mut self, now: Moment, upf: SocketAddr, out: &mut Vec<Transmit>) -> Result<(), SmfError> {
+    pub fn release(
+        &mut self,
+        now: Instants,
+        upf: SocketAddr,
+        out: &mut Vec<Transmit>,
+    ) -> Result<(), SmfError> {
         let build = |smf: &Self, kind, sequence| {
             Draft::node(kind, sequence).with(&smf.config.node_id.encode()).bytes()
         };
@@ -255,7 +262,7 @@ impl Smf {
     /// [`SmfError::Busy`].
     pub fn heartbeat(
         &mut self,
-        now: Moment,
+        now: Instants,
         upf: SocketAddr,
         out: &mut Vec<Transmit>,
     ) -> Result<(), SmfError> {
@@ -271,7 +278,7 @@ impl Smf {
     /// [`SmfError::Busy`].
     pub fn establish(
         &mut self,
-        now: Moment,
+        now: Instants,
         upf: SocketAddr,
         mut request: Establishment,
         out: &mut Vec<Transmit>,
@@ -296,7 +303,7 @@ impl Smf {
     /// Any [`SmfError`].
     pub fn modify(
         &mut self,
-        now: Moment,
+        now: Instants,
         seid: Seid,
         request: &Modification,
         out: &mut Vec<Transmit>,
@@ -320,7 +327,7 @@ impl Smf {
     ///
     /// # Errors
     /// Any [`SmfError`].
-    pub fn delete(&mut self, now: Moment, seid: Seid, out: &mut Vec<Transmit>) -> Result<(), SmfError> {
+    pub fn delete(&mut self, now: Instants, seid: Seid, out: &mut Vec<Transmit>) -> Result<(), SmfError> {
         let (upf, up) = self.established(seid)?;
         let build = |_: &Self, kind, sequence| Draft::session(kind, up, sequence).bytes();
         self.ask(now, upf, MsgType::SessionDeletionRequest, Purpose::Session(seid), build, out)
@@ -334,7 +341,7 @@ impl Smf {
 
     fn ask(
         &mut self,
-        now: Moment,
+        now: Instants,
         upf: SocketAddr,
         kind: MsgType,
         purpose: Purpose,
@@ -352,10 +359,10 @@ impl Smf {
     }
 
     /// Takes in a datagram. Answers are appended to `out`; what it meant comes out of [`Self::next_event`].
-    pub fn handle(&mut self, now: Moment, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
+    pub fn handle(&mut self, now: Instants, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
         for framed in frames(Role::ControlPlane, datagram) {
             match framed {
-                Framed::Message(frame) => {
+                FrameResult::Message(frame) => {
                     self.counters.count_received(frame.kind);
                     if is_request(frame.kind) {
                         self.request(now, from, &frame, out);
@@ -363,26 +370,26 @@ impl Smf {
                         self.response(from, &frame);
                     }
                 }
-                Framed::BadLength(_) => self.counters.count_discarded(Discard::Length),
-                Framed::OtherVersion { sequence } => {
+                FrameResult::BadLength(_) => self.counters.count_discarded(Discard::Length),
+                FrameResult::OtherVersion { sequence } => {
                     let answer = Draft::node(MsgType::VersionNotSupportedResponse, sequence).bytes();
                     self.transmit(from, answer.into(), out);
                 }
-                Framed::Nothing(why) => self.counters.count_discarded(why),
+                FrameResult::Nothing(why) => self.counters.count_discarded(why),
             }
         }
     }
 
-    fn request(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+    fn request(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
         let key = (from, frame.kind as u8, frame.sequence);
         let print = fingerprint(frame.seid.map(|seid| seid.0), frame.body);
         match self.answered.look(key, print) {
-            Seen::InProgress => self.counters.count_discarded(Discard::InProgress),
-            Seen::Answered(response) => {
+            RequestStatus::InProgress => self.counters.count_discarded(Discard::InProgress),
+            RequestStatus::Answered(response) => {
                 self.counters.retransmissions_answered += 1;
                 self.transmit(from, response, out);
             }
-            Seen::New => {
+            RequestStatus::New => {
                 self.answered.begin(now.monotonic, key, print);
                 let response: Arc<[u8]> = self.answer(from, frame).into();
                 self.answered.finish(key, &response);
@@ -392,16 +399,16 @@ impl Smf {
     }
 
     /// Sends again what had no answer for T1.
-    pub fn poll(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub fn poll(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         self.answered.expire(now.monotonic);
         while let Some(due) = self.outgoing.due(now.monotonic) {
             match due {
-                Due::Again(transmit, kind) => {
+                DueEvent::Again(transmit, kind) => {
                     self.counters.retransmissions_sent += 1;
                     self.counters.count_sent(kind as u8);
                     out.push(transmit);
                 }
-                Due::Exhausted(pending) => {
+                DueEvent::Exhausted(pending) => {
                     self.counters.requests_exhausted += 1;
                     self.no_answer(pending.kind, pending.peer, pending.purpose);
                 }

@@ -16,14 +16,14 @@ use crate::walk::{Group, incorrect, unsupported};
 const UNSUPPORTED: [IeType; 2] = [IeType::RedundantTransmissionParameters, IeType::IpMulticastAddressingInfo];
 
 /// What a PDI and a traffic endpoint say in the same elements.
-pub(super) struct Common {
+pub(super) struct PdiElements {
     pub(super) local_fteid: Option<LocalFTeid>,
     pub(super) ue_ip: Vec<UeIpAddress>,
     pub(super) framed_routes: Vec<FramedRoute>,
     pub(super) qfis: Vec<Qfi>,
 }
 
-impl Common {
+impl PdiElements {
     pub(super) fn read(group: &Group<'_>, features: Features) -> Result<Self, Rejection> {
         let fteid = group.first(IeType::Fteid).map(|value| local_fteid(value, features));
         let ue_ip = group.all(IeType::UeIpAddress).map(|value| ue_ip(value, features));
@@ -41,7 +41,7 @@ pub(super) fn create(value: &[u8], features: Features) -> Result<TrafficEndpoint
     let group = Group::of(IeType::CreateTrafficEndpoint, value)?;
     group.refuse(&UNSUPPORTED)?;
     let id = endpoint_id(&group)?;
-    let Common { local_fteid, ue_ip, framed_routes, qfis } = Common::read(&group, features)?;
+    let PdiElements { local_fteid, ue_ip, framed_routes, qfis } = PdiElements::read(&group, features)?;
     let network_instance = group.first(IeType::NetworkInstance).map(network_instance).transpose()?;
     let ethernet = session_information(&group)?;
     Ok(TrafficEndpoint { id, local_fteid, network_instance, ue_ip, framed_routes, qfis, ethernet })
@@ -51,7 +51,7 @@ pub(super) fn update(value: &[u8], features: Features) -> Result<UpdateTrafficEn
     let group = Group::of(IeType::UpdateTrafficEndpoint, value)?;
     group.refuse(&UNSUPPORTED)?;
     let id = endpoint_id(&group)?;
-    let Common { local_fteid, ue_ip, framed_routes, qfis } = Common::read(&group, features)?;
+    let PdiElements { local_fteid, ue_ip, framed_routes, qfis } = PdiElements::read(&group, features)?;
     Ok(UpdateTrafficEndpoint {
         id,
         local_fteid,

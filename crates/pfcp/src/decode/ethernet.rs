@@ -17,13 +17,13 @@ const LISTS_MAX: usize = 256;
 
 /// An Ethernet Packet Filter: a filter, or the name of one that the session has.
 #[derive(Debug, PartialEq)]
-pub(super) enum FilterGiven {
+pub(super) enum EthernetFilterElement {
     Whole(EthernetFilter),
     Named(u32),
 }
 
 /// Ethernet Packet Filter (table 7.5.2.2-3).
-pub(super) fn filter(value: &[u8]) -> Result<FilterGiven, Rejection> {
+pub(super) fn filter(value: &[u8]) -> Result<EthernetFilterElement, Rejection> {
     const KIND: IeType = IeType::EthernetPacketFilter;
     let group = Group::of(KIND, value)?;
     let tag = |kind| group.first(kind).map(|value| vlan_tag(kind, value)).transpose();
@@ -46,14 +46,14 @@ pub(super) fn filter(value: &[u8]) -> Result<FilterGiven, Rejection> {
     };
     let bare = EthernetFilter { id: filter.id, ..EthernetFilter::default() };
     match filter.id {
-        Some(id) if filter == bare => Ok(FilterGiven::Named(id)),
+        Some(id) if filter == bare => Ok(EthernetFilterElement::Named(id)),
         None if filter == bare => Err(incorrect(KIND, "a filter that filters nothing")),
         None if filter.bidirectional => Err(Rejection::new(
             kaido_upf::rules::Cause::ConditionalIeMissing,
             "a bidirectional filter without ID",
         )
         .ie(IeType::EthernetFilterId as u16)),
-        _ => Ok(FilterGiven::Whole(filter)),
+        _ => Ok(EthernetFilterElement::Whole(filter)),
     }
 }
 
@@ -229,11 +229,12 @@ mod tests {
     #[test]
     fn filters_whole_named_and_empty() {
         let id = element(IeType::EthernetFilterId, &[0, 0, 0, 7]);
-        assert_eq!(filter(&id), Ok(FilterGiven::Named(7)));
+        assert_eq!(filter(&id), Ok(EthernetFilterElement::Named(7)));
         assert_eq!(filter(&[]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
         let both_ways = element(IeType::EthernetFilterProperties, &[1]);
         let kind = element(IeType::Ethertype, &[0x88, 0xf7]);
-        let FilterGiven::Whole(read) = filter(&[id, both_ways.clone(), kind.clone()].concat()).unwrap()
+        let EthernetFilterElement::Whole(read) =
+            filter(&[id, both_ways.clone(), kind.clone()].concat()).unwrap()
         else {
             panic!("only named")
         };

@@ -9,8 +9,8 @@ use kaido_upf::rules::{
 use rs_pfcp::ie::IeType;
 
 use super::Features;
-use super::endpoint::{Common, endpoint_id_of};
-use super::ethernet::{self, FilterGiven};
+use super::endpoint::{PdiElements, endpoint_id_of};
+use super::ethernet::{self, EthernetFilterElement};
 use super::leaf::{self, interface, network_instance, u8_of, u16_of, u32_of};
 use super::pfd::application_id;
 use crate::walk::{Group, Parts, incorrect, octets, unsupported};
@@ -99,20 +99,21 @@ impl PdrReader {
         let group = Group::of(IeType::Pdi, value)?;
         group.refuse(&UNSUPPORTED_MATCHES)?;
         let source = group.mandatory(IeType::SourceInterface)?;
-        let Common { local_fteid, ue_ip, framed_routes, qfis } = Common::read(&group, self.features)?;
+        let PdiElements { local_fteid, ue_ip, framed_routes, qfis } =
+            PdiElements::read(&group, self.features)?;
         let traffic_endpoints = traffic_endpoints(&group)?;
         let (mut sdf_filters, mut sdf_filter_ids) = (Vec::new(), Vec::new());
         for value in group.all(IeType::SdfFilter) {
             match sdf_filter(value)? {
-                SdfGiven::Whole(filter) => sdf_filters.push(filter),
-                SdfGiven::Named(id) => sdf_filter_ids.push(id),
+                SdfElement::Whole(filter) => sdf_filters.push(filter),
+                SdfElement::Named(id) => sdf_filter_ids.push(id),
             }
         }
         let (mut ethernet_filters, mut ethernet_filter_ids) = (Vec::new(), Vec::new());
         for value in group.all(IeType::EthernetPacketFilter) {
             match ethernet::filter(value)? {
-                FilterGiven::Whole(filter) => ethernet_filters.push(filter),
-                FilterGiven::Named(id) => ethernet_filter_ids.push(id),
+                EthernetFilterElement::Whole(filter) => ethernet_filters.push(filter),
+                EthernetFilterElement::Named(id) => ethernet_filter_ids.push(id),
             }
         }
         Ok(Pdi {
@@ -151,13 +152,13 @@ fn traffic_endpoints(group: &Group<'_>) -> Result<Vec<TrafficEndpointId>, Reject
 
 /// An SDF Filter element: a filter, or the name of one that the session has.
 #[derive(Debug, PartialEq)]
-enum SdfGiven {
+enum SdfElement {
     Whole(SdfFilter),
     Named(u32),
 }
 
 /// SDF Filter (8.2.5): `BID FL SPI TTC FD` in the first octet, then each part that is there.
-fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
+fn sdf_filter(value: &[u8]) -> Result<SdfElement, Rejection> {
     const KIND: IeType = IeType::SdfFilter;
     let [flags, _spare] = octets::<2>(KIND, value)?;
     let mut parts = Parts::of(KIND, value, 2);
@@ -169,11 +170,11 @@ fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
 
     let filter = match (text, id) {
         (Some(text), _) => parse_flow(text)?,
-        (None, Some(id)) if flags & 0x0e == 0 => return Ok(SdfGiven::Named(id)),
+        (None, Some(id)) if flags & 0x0e == 0 => return Ok(SdfElement::Named(id)),
         (None, _) if flags & 0x0e != 0 => SdfFilter::default(),
         (None, _) => return Err(incorrect(KIND, "a filter that filters nothing")),
     };
-    Ok(SdfGiven::Whole(SdfFilter {
+    Ok(SdfElement::Whole(SdfFilter {
         tos: tos.map(|[value, mask]| (value, mask)),
         spi: spi.map(u32::from_be_bytes),
         flow_label: label.map(|[a, b, c]| u32::from_be_bytes([0, a & 0x0f, b, c])),
@@ -185,8 +186,8 @@ fn sdf_filter(value: &[u8]) -> Result<SdfGiven, Rejection> {
 /// An SDF Filter in an Ethernet Packet Filter, which has no name to be used again by.
 pub(super) fn whole_sdf_filter(value: &[u8]) -> Result<SdfFilter, Rejection> {
     match sdf_filter(value)? {
-        SdfGiven::Whole(filter) => Ok(filter),
-        SdfGiven::Named(_) => Err(incorrect(IeType::SdfFilter, "a filter that is only named")),
+        SdfElement::Whole(filter) => Ok(filter),
+        SdfElement::Named(_) => Err(incorrect(IeType::SdfFilter, "a filter that is only named")),
     }
 }
 
@@ -278,17 +279,17 @@ mod tests {
     fn sdf_filters_keep_all_their_parts() {
         let tail = [0xb8, 0xfc, 0, 0, 1, 2, 0xff, 0x01, 0x02, 0, 0, 0, 7];
         let value = sdf(0x1f, &tail);
-        let SdfGiven::Whole(filter) = sdf_filter(&value).unwrap() else { panic!("only named") };
+        let SdfElement::Whole(filter) = sdf_filter(&value).unwrap() else { panic!("only named") };
         assert_eq!(filter.protocol, Some(17));
         assert_eq!((filter.tos, filter.spi), (Some((0xb8, 0xfc)), Some(258)));
         assert_eq!((filter.flow_label, filter.id), (Some(0xf0102), Some(7)));
         for end in 0..value.len() {
             assert_eq!(sdf_filter(&value[..end]).unwrap_err().cause, Cause::InvalidLength, "{end}");
         }
-        assert_eq!(sdf_filter(&[0x10, 0, 0, 0, 0, 7]), Ok(SdfGiven::Named(7)));
+        assert_eq!(sdf_filter(&[0x10, 0, 0, 0, 0, 7]), Ok(SdfElement::Named(7)));
         assert!(sdf_filter(&[0, 0]).is_err());
         let marked = SdfFilter { tos: Some((0xb8, 0xff)), ..SdfFilter::default() };
-        assert_eq!(sdf_filter(&[2, 0, 0xb8, 0xff]), Ok(SdfGiven::Whole(marked)));
+        assert_eq!(sdf_filter(&[2, 0, 0xb8, 0xff]), Ok(SdfElement::Whole(marked)));
     }
 
     /// Conformance: TS 29.244 7.5.2.2 | A PDR without Precedence, as on Sxa, comes after all others

@@ -79,11 +79,11 @@ pub(super) struct Binding {
     /// Its usage is held until the control plane can be told.
     pub(super) held: bool,
     /// What few sessions have.
-    more: Option<Box<More>>,
+    more: Option<Box<BindingOptions>>,
 }
 
 #[derive(Debug, Default)]
-struct More {
+struct BindingOptions {
     /// Where its reports go, if not to the address of its CP F-SEID.
     report_to: Option<IpAddr>,
     csids: Vec<Csid>,

@@ -54,7 +54,7 @@ fn join(to: SocketAddr, messages: &[Transmit]) -> Vec<Transmit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Framed, Role, frames};
+    use crate::frame::{FrameResult, Role, frames};
 
     #[test]
     fn bundles_hold_all_messages_in_order_and_are_short() {
@@ -70,7 +70,7 @@ mod tests {
         let sequences =
             joined.iter().flat_map(|transmit| frames(Role::ControlPlane, &transmit.bytes)).map(|framed| {
                 match framed {
-                    Framed::Message(frame) => frame.sequence,
+                    FrameResult::Message(frame) => frame.sequence,
                     other => panic!("{other:?}"),
                 }
             });

@@ -12,7 +12,7 @@ use crate::association::AssociationId;
 use crate::counters::Discard;
 use crate::encode::{self, Draft};
 use crate::frame::Frame;
-use crate::transaction::{Moment, Transmit};
+use crate::transaction::{Instants, Transmit};
 use crate::walk::Group;
 
 /// A peer that does not answer is asked again after this, at the latest: usage waits for it.
@@ -28,7 +28,7 @@ impl<S: SessionService> Endpoint<S> {
     /// where the address names one peer.
     pub(super) fn heartbeat_request(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
         out: &mut Vec<Transmit>,
@@ -44,7 +44,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A request says that a peer restarted. Anybody can send one in its name: the peer is asked, and its answer counts.
-    fn recovery_claimed(&mut self, now: Moment, id: AssociationId, recovery: u32) {
+    fn recovery_claimed(&mut self, now: Instants, id: AssociationId, recovery: u32) {
         let pause = self.config.retransmission.t1;
         let Some(association) = self.associations.get_mut(id) else { return };
         if is_later(association.recovery, recovery) {
@@ -56,7 +56,7 @@ impl<S: SessionService> Endpoint<S> {
 
     pub(super) fn heartbeat_response(
         &mut self,
-        now: Moment,
+        now: Instants,
         id: AssociationId,
         frame: &Frame<'_>,
     ) -> Result<(), Rejection> {
@@ -76,7 +76,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A later time stamp says that the peer restarted and knows nothing of its sessions (TS 23.527 4.2).
-    fn recovery_seen(&mut self, now: Moment, id: AssociationId, recovery: u32) {
+    fn recovery_seen(&mut self, now: Instants, id: AssociationId, recovery: u32) {
         let Some(association) = self.associations.get_mut(id) else { return };
         if is_later(association.recovery, recovery) {
             self.counters.count_discarded(Discard::StaleRecovery);
@@ -89,7 +89,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Path failure (6.2.2, TS 23.527 4.4): sessions stay and packets flow; the peer is marked and asked on.
-    pub(super) fn path_failed(&mut self, now: Moment, id: AssociationId) {
+    pub(super) fn path_failed(&mut self, now: Instants, id: AssociationId) {
         let next = now.monotonic + self.config.heartbeat_interval.min(RETRY_INTERVAL);
         let Some(association) = self.associations.get_mut(id) else { return };
         association.heartbeat_outstanding = false;
@@ -100,7 +100,7 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    pub(super) fn send_heartbeats(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_heartbeats(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         for id in self.associations.heartbeats_due(now.monotonic) {
             let Some(association) = self.associations.get_mut(id) else { continue };
             association.heartbeat_outstanding = true;

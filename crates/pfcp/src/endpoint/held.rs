@@ -15,7 +15,7 @@ use kaido_upf::rules::{Seid, SessionService, UsageReport};
 use super::Endpoint;
 use super::report::{EVENTS_PER_POLL, Report};
 use crate::association::AssociationId;
-use crate::transaction::{Moment, Transmit};
+use crate::transaction::{Instants, Transmit};
 
 /// The part of the outstanding requests that one control plane's session reports may be: one that is silent must not keep the
 /// others from being told.
@@ -25,13 +25,13 @@ const STALE_MAX: usize = 1024;
 
 /// Reports that were given up, for as long as an answer may yet come. The oldest go first.
 #[derive(Debug)]
-pub(super) struct GivenUp {
+pub(super) struct AbandonedReports {
     limit: usize,
     order: VecDeque<u32>,
     reports: HashMap<u32, (SocketAddr, Report)>,
 }
 
-impl GivenUp {
+impl AbandonedReports {
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, order: VecDeque::new(), reports: HashMap::new() }
     }
@@ -64,7 +64,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Whether usage of a session is better not reported now.
-    pub(super) fn must_hold(&self, now: Moment, seid: Seid) -> bool {
+    pub(super) fn must_hold(&self, now: Instants, seid: Seid) -> bool {
         let id = self.live(seid).map(|binding| binding.association);
         let Some((id, peer)) = id.and_then(|id| Some((id, self.associations.get(id)?))) else { return false };
         let is_busy = peer.in_flight >= self.share() || peer.busy_until.is_some_and(|at| at > now.monotonic);
@@ -93,7 +93,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A report had no answer, and nobody else can be told.
-    pub(super) fn report_given_up(&mut self, now: Moment, peer: SocketAddr, sequence: u32, report: Report) {
+    pub(super) fn report_given_up(&mut self, now: Instants, peer: SocketAddr, sequence: u32, report: Report) {
         self.fall_silent(now, report.association);
         self.report_lost(report.seid, &report.usage);
         if !report.usage.is_empty() {
@@ -112,7 +112,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A control plane does not answer.
-    pub(super) fn fall_silent(&mut self, now: Moment, id: AssociationId) {
+    pub(super) fn fall_silent(&mut self, now: Instants, id: AssociationId) {
         let timing = self.config.retransmission;
         let Some(association) = self.associations.get_mut(id) else { return };
         association.probe_at = Some(now.monotonic + timing.lifetime());
@@ -128,7 +128,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A control plane has answered. What it was still sent before it fell silent may be answered, too, before it is told anew.
-    pub(super) fn has_answered(&mut self, now: Moment, id: AssociationId) {
+    pub(super) fn has_answered(&mut self, now: Instants, id: AssociationId) {
         let wait = self.config.retransmission.t1;
         let Some(association) = self.associations.get_mut(id) else { return };
         if std::mem::take(&mut association.silent) {
@@ -141,7 +141,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A control plane wants no reports of what is held for a while.
-    pub(super) fn hold_for_a_while(&mut self, now: Moment, id: AssociationId) {
+    pub(super) fn hold_for_a_while(&mut self, now: Instants, id: AssociationId) {
         let wait = self.config.retransmission.lifetime();
         if let Some(association) = self.associations.get_mut(id) {
             association.resume_at = Some(now.monotonic + wait);
@@ -149,7 +149,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A response to a report that was given up.
-    pub(super) fn late_answer(&mut self, now: Moment, report: &Report, accepted: bool) {
+    pub(super) fn late_answer(&mut self, now: Instants, report: &Report, accepted: bool) {
         self.has_answered(now, report.association);
         if accepted {
             self.service.usage_arrived(report.seid, &report.usage);
@@ -157,7 +157,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Reports what is owed to control planes that can be told again.
-    pub(super) fn send_held(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_held(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         for id in self.associations.with_held() {
             for _ in 0..EVENTS_PER_POLL {
                 let Some(seid) = self.next_held(now, id) else { break };
@@ -173,7 +173,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// The next session whose usage can be reported: of a silent control plane one now and then, for one that answers
     /// reports alone.
-    fn next_held(&mut self, now: Moment, id: AssociationId) -> Option<Seid> {
+    fn next_held(&mut self, now: Instants, id: AssociationId) -> Option<Seid> {
         let (share, is_full) = (self.share(), self.outgoing.room() == 0);
         let next_probe = now.monotonic + self.config.retransmission.lifetime();
         let association = self.associations.get_mut(id)?;

@@ -9,7 +9,7 @@ use super::Endpoint;
 use super::release::LastReport;
 use crate::association::AssociationId;
 use crate::keyed::KeyedMap;
-use crate::transaction::{Key, Moment, Transmit};
+use crate::transaction::{Instants, Key, Transmit};
 
 /// The answer to a request.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub(super) enum Answer {
     /// None: the request may be carried out when it comes again.
     Silence,
     /// What will be said under that ticket.
-    Later(Ticket, Asked),
+    Later(Ticket, ResponseContext),
 }
 
 /// What the answer to a request about a session is made with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ResponseContext {
     pub(super) seid: Seid,
     /// The session's SEID at the control plane.
     pub(super) cp: Seid,
@@ -35,16 +35,16 @@ pub(super) struct Asked {
 
 /// Who waits for what a service has put off.
 #[derive(Debug)]
-enum Waiting {
+enum Waiter {
     /// The peer whose request it is.
-    Peer(SocketAddr, Key, Asked),
+    Peer(SocketAddr, Key, ResponseContext),
     /// An association that is being released.
     LastReport(LastReport),
 }
 
 /// All who wait.
 #[derive(Debug, Default)]
-pub(super) struct Later(KeyedMap<Ticket, Waiting>);
+pub(super) struct DeferredResponses(KeyedMap<Ticket, Waiter>);
 
 impl<S: SessionService> Endpoint<S> {
     /// Whether something waits for packets on their way, such as the answer to a request that was carried out: [`Endpoint::poll`] is to be called within a
@@ -53,19 +53,19 @@ impl<S: SessionService> Endpoint<S> {
         !self.later.0.is_empty() || self.purge_waits()
     }
 
-    pub(super) fn answer_later(&mut self, ticket: Ticket, to: SocketAddr, key: Key, asked: Asked) {
-        self.later.0.insert(ticket, Waiting::Peer(to, key, asked));
+    pub(super) fn answer_later(&mut self, ticket: Ticket, to: SocketAddr, key: Key, asked: ResponseContext) {
+        self.later.0.insert(ticket, Waiter::Peer(to, key, asked));
     }
 
     pub(super) fn report_later(&mut self, ticket: Ticket, report: LastReport) {
-        self.later.0.insert(ticket, Waiting::LastReport(report));
+        self.later.0.insert(ticket, Waiter::LastReport(report));
     }
 
     /// Sends the answers that the service has by now.
-    pub(super) fn send_ended(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_ended(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         while let Some((ticket, outcome)) = self.service.next_ended(now.wall) {
             match (self.later.0.remove(&ticket), outcome) {
-                (Some(Waiting::Peer(to, key, asked)), outcome) => {
+                (Some(Waiter::Peer(to, key, asked)), outcome) => {
                     let response: Arc<[u8]> = match outcome {
                         Outcome::Modified(modified) => self.modified(asked, modified),
                         Outcome::Deleted(deleted) => self.deleted(asked, &deleted),
@@ -74,12 +74,12 @@ impl<S: SessionService> Endpoint<S> {
                     self.answered.finish(key, &response);
                     self.transmit(to, response, out);
                 }
-                (Some(Waiting::LastReport(report)), Outcome::Deleted(deleted)) => {
+                (Some(Waiter::LastReport(report)), Outcome::Deleted(deleted)) => {
                     self.send_late_report(now, report, deleted.usage_reports, out);
                 }
                 // A session that went with its association: its reports have no reader.
                 (None, _) => self.purge.ended(),
-                (Some(Waiting::LastReport(report)), Outcome::Modified(_)) => {
+                (Some(Waiter::LastReport(report)), Outcome::Modified(_)) => {
                     self.send_late_report(now, report, Vec::new(), out);
                 }
             }

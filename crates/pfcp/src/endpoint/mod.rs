@@ -32,25 +32,25 @@ use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionS
 use rs_pfcp::message::MsgType;
 
 use self::binding::Bindings;
-use self::held::GivenUp;
-use self::later::{Answer, Later};
+use self::held::AbandonedReports;
+use self::later::{Answer, DeferredResponses};
 use self::load::Load;
 use self::node::is_accepted;
 use self::purge::Purge;
 use self::release::AssociationRelease;
 pub use self::release::UnreportedUsage;
-use self::report::{Report, Resent};
+use self::report::{Report, ResentReport};
 use crate::association::{AssociationId, Associations};
 use crate::clock::NodeClock;
 use crate::counters::{Counters, Discard};
 use crate::decode::{self, Features};
 use crate::encode::{self, Draft};
-use crate::frame::{Frame, Framed, Role, frames, is_request, response_to};
+use crate::frame::{Frame, FrameResult, Role, frames, is_request, response_to};
 use crate::node_id::NodeId;
 use crate::refusals::{RefusalLog, Subject};
 use crate::throttle::Throttle;
 use crate::transaction::{
-    Answered, Due, Moment, Outgoing, Pending, Retransmission, Seen, Transmit, fingerprint,
+    AnswerCache, DueEvent, Instants, Outgoing, Pending, RequestStatus, Retransmission, Transmit, fingerprint,
 };
 
 /// The port of PFCP (TS 29.244 4.2.2).
@@ -153,7 +153,7 @@ enum Purpose {
 
 /// A control plane that we set up with.
 #[derive(Debug)]
-struct Invited {
+struct SetupPeer {
     peer: SocketAddr,
     /// `None` while a set-up is on its way.
     try_at: Option<Instant>,
@@ -182,20 +182,20 @@ pub struct Endpoint<S> {
     sessions: Bindings,
     /// Sessions that have ended and are yet to be deleted.
     purge: Purge,
-    answered: Answered,
+    answered: AnswerCache,
     outgoing: Outgoing<Purpose>,
-    invited: Vec<Invited>,
+    invited: Vec<SetupPeer>,
     /// Reports that did not fit into a response.
     overflow: VecDeque<SessionEvent>,
     releasing: bool,
     releases: Vec<AssociationRelease>,
     /// Reports that are to be sent anew, by time and then in order.
-    resent: BTreeMap<(Instant, u64), Resent>,
+    resent: BTreeMap<(Instant, u64), ResentReport>,
     resent_count: u64,
     /// Reports to which an answer may come late.
-    given_up: GivenUp,
+    given_up: AbandonedReports,
     /// Who waits for what the service has put off.
-    later: Later,
+    later: DeferredResponses,
     load: Load,
     counters: Counters,
     refusals: RefusalLog,
@@ -207,12 +207,12 @@ pub struct Endpoint<S> {
 
 impl<S: SessionService> Endpoint<S> {
     /// An endpoint without peers.
-    pub fn new(config: Config, service: S, now: Moment) -> Self {
+    pub fn new(config: Config, service: S, now: Instants) -> Self {
         let invited = config.control_planes.iter();
-        let invited = invited.map(|&peer| Invited { peer, try_at: Some(now.monotonic) }).collect();
+        let invited = invited.map(|&peer| SetupPeer { peer, try_at: Some(now.monotonic) }).collect();
         Self {
             associations: Associations::new(config.limits.associations),
-            answered: Answered::new(config.retransmission, config.limits.answers),
+            answered: AnswerCache::new(config.retransmission, config.limits.answers),
             outgoing: Outgoing::new(config.retransmission, config.limits.outstanding)
                 .starting(config.recovery),
             sessions: Bindings::new(),
@@ -222,8 +222,8 @@ impl<S: SessionService> Endpoint<S> {
             releases: Vec::new(),
             resent: BTreeMap::new(),
             resent_count: 0,
-            given_up: GivenUp::new(config.limits.outstanding),
-            later: Later::default(),
+            given_up: AbandonedReports::new(config.limits.outstanding),
+            later: DeferredResponses::default(),
             load: Load::new(config.recovery),
             counters: Counters::default(),
             refusals: RefusalLog::default(),
@@ -237,22 +237,22 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Takes in a datagram. What is to be sent is appended to `out`.
-    pub fn handle(&mut self, now: Moment, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
+    pub fn handle(&mut self, now: Instants, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
         let now = self.node_moment(now);
         let mut messages = 0u32;
         let before = out.len();
         for framed in frames(Role::UserPlane, datagram) {
             match framed {
-                Framed::Message(frame) => {
+                FrameResult::Message(frame) => {
                     messages += 1;
                     self.message(now, from, &frame, out);
                 }
-                Framed::BadLength(frame) => self.bad_length(now, from, &frame, out),
-                Framed::OtherVersion { sequence } => {
+                FrameResult::BadLength(frame) => self.bad_length(now, from, &frame, out),
+                FrameResult::OtherVersion { sequence } => {
                     let answer = Draft::node(MsgType::VersionNotSupportedResponse, sequence).bytes();
                     self.transmit(from, answer.into(), out);
                 }
-                Framed::Nothing(why) => self.counters.count_discarded(why),
+                FrameResult::Nothing(why) => self.counters.count_discarded(why),
             }
         }
         if messages > 1 {
@@ -265,18 +265,18 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Does what is due: late answers, retries, heartbeats, set-ups, and reports of the service's events.
-    pub fn poll(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub fn poll(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         let now = self.node_moment(now);
         self.answered.expire(now.monotonic);
         self.send_ended(now, out);
         while let Some(due) = self.outgoing.due(now.monotonic) {
             match due {
-                Due::Again(transmit, kind) => {
+                DueEvent::Again(transmit, kind) => {
                     self.counters.retransmissions_sent += 1;
                     self.counters.count_sent(kind as u8);
                     out.push(transmit);
                 }
-                Due::Exhausted(pending) => {
+                DueEvent::Exhausted(pending) => {
                     self.counters.requests_exhausted += 1;
                     tracing::debug!(peer = %pending.peer, kind = ?pending.kind, "no answer");
                     self.landed(&pending);
@@ -305,12 +305,12 @@ impl<S: SessionService> Endpoint<S> {
 
     /// The time that the service goes by: that of the wall clock when the endpoint was made, and what the monotonic clock
     /// has counted since.
-    pub fn node_time(&self, now: Moment) -> SystemTime {
+    pub fn node_time(&self, now: Instants) -> SystemTime {
         self.clock.time(now)
     }
 
     /// A moment with node time for the wall's, which is where it comes from that nothing behind here jumps.
-    fn node_moment(&mut self, now: Moment) -> Moment {
+    fn node_moment(&mut self, now: Instants) -> Instants {
         if let Some(ms) = self.clock.look(now) {
             tracing::warn!(
                 seconds = ms / 1000,
@@ -318,7 +318,7 @@ impl<S: SessionService> Endpoint<S> {
             );
             self.service.wall_clock_set(ms, self.clock.time(now));
         }
-        Moment { wall: self.clock.time(now), ..now }
+        Instants { wall: self.clock.time(now), ..now }
     }
 
     /// What was counted.
@@ -356,7 +356,7 @@ impl<S: SessionService> Endpoint<S> {
         &mut self.service
     }
 
-    fn message(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+    fn message(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
         self.counters.count_received(frame.kind);
         if frame.kind == MsgType::HeartbeatRequest {
             self.heartbeat_request(now, from, frame, out);
@@ -369,13 +369,13 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Carries a request out once, and answers it as often as it comes. Answers to strangers are not kept:
     /// they are refusals, and memory is for peers.
-    fn request(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+    fn request(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
         let key = (from, frame.kind as u8, frame.sequence);
         let print = fingerprint(frame.seid.map(|seid| seid.0), frame.body);
         match self.answered.look(key, print) {
-            Seen::New => {}
-            Seen::InProgress => return self.counters.count_discarded(Discard::InProgress),
-            Seen::Answered(response) => {
+            RequestStatus::New => {}
+            RequestStatus::InProgress => return self.counters.count_discarded(Discard::InProgress),
+            RequestStatus::Answered(response) => {
                 self.counters.retransmissions_answered += 1;
                 return self.transmit(from, response, out);
             }
@@ -406,7 +406,7 @@ impl<S: SessionService> Endpoint<S> {
         self.is_peer(address) || self.config.control_planes.iter().any(|known| known.ip() == address)
     }
 
-    fn answer(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) -> Answer {
+    fn answer(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>) -> Answer {
         let mut to = Seid(0);
         let done = match frame.kind {
             MsgType::SessionModificationRequest => self.session_modification(now, from, frame, &mut to),
@@ -420,7 +420,7 @@ impl<S: SessionService> Endpoint<S> {
     /// The answer to a request that never waits.
     fn answer_at_once(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
         to: &mut Seid,
@@ -439,7 +439,7 @@ impl<S: SessionService> Endpoint<S> {
     /// The answer to a request that is refused. Nothing of it was done.
     fn refuse(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
         to: Seid,
@@ -462,7 +462,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A request whose length does not fit: cause 68, if its response has a cause (7.6.3).
-    fn bad_length(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
+    fn bad_length(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
         self.counters.count_received(frame.kind);
         if frame.kind == MsgType::HeartbeatRequest {
             return self.counters.count_discarded(Discard::Length);
@@ -473,7 +473,7 @@ impl<S: SessionService> Endpoint<S> {
         self.transmit(from, answer.into(), out);
     }
 
-    fn response(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
+    fn response(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>) {
         let Some(pending) = self.outgoing.answered(from, frame.kind, frame.sequence) else {
             return self.unsolicited(now, from, frame);
         };
@@ -505,7 +505,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A response to nothing that is outstanding, but perhaps to a report that was given up.
-    fn unsolicited(&mut self, now: Moment, from: SocketAddr, frame: &Frame<'_>) {
+    fn unsolicited(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>) {
         let late = match frame.kind {
             MsgType::SessionReportResponse => self.given_up.take(from, frame.sequence),
             _ => None,
@@ -526,7 +526,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A request of ours had no answer, or none of use.
-    fn given_up(&mut self, now: Moment, pending: &Pending<Purpose>) {
+    fn given_up(&mut self, now: Instants, pending: &Pending<Purpose>) {
         match &pending.purpose {
             &Purpose::Heartbeat(id) => self.path_failed(now, id),
             &Purpose::Setup(place) => self.retry_setup(now, place),
@@ -546,7 +546,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Starts a request of ours.
     fn send(
         &mut self,
-        now: Moment,
+        now: Instants,
         to: SocketAddr,
         request: (MsgType, u32),
         bytes: Vec<u8>,

@@ -12,7 +12,7 @@ use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
 use crate::encode::{Draft, number};
 use crate::features::CpFeatures;
-use crate::transaction::{Moment, Transmit};
+use crate::transaction::{Instants, Transmit};
 
 /// The most peers in one report: about a kilobyte.
 const PEERS_IN_REPORT_MAX: usize = 40;
@@ -54,7 +54,7 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    pub(super) fn send_node_reports(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_node_reports(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         for event in self.service.poll_paths(EVENTS_PER_POLL) {
             self.report_path(event);
         }
@@ -78,7 +78,7 @@ impl<S: SessionService> Endpoint<S> {
 
     fn send_node_report(
         &mut self,
-        now: Moment,
+        now: Instants,
         (id, to): (AssociationId, SocketAddr),
         paths: Arc<[PathEvent]>,
         out: &mut Vec<Transmit>,

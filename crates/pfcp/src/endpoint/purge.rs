@@ -18,7 +18,7 @@ use super::Endpoint;
 use super::binding::{Binding, PARTS};
 use crate::association::{Association, AssociationId};
 use crate::decode::Csid;
-use crate::transaction::Moment;
+use crate::transaction::Instants;
 
 /// Sessions deleted in one poll: a few milliseconds.
 const SLICE: usize = 128;
@@ -67,7 +67,7 @@ impl Purge {
 /// Sessions that end while their association stays.
 #[derive(Debug)]
 struct Selection {
-    of: Selected,
+    of: PurgedSessions,
     /// Sessions that came later.
     spared: HashSet<Seid>,
     /// Parts of the table that are still to be looked at.
@@ -76,14 +76,14 @@ struct Selection {
 
 /// Which sessions a peer has forgotten.
 #[derive(Debug)]
-pub(super) enum Selected {
+pub(super) enum PurgedSessions {
     /// Those whose CP F-SEID has none of these addresses (Session Retention Information).
     ElsewhereThan(AssociationId, Vec<IpAddr>),
     /// Those of the associations that are in one of the sets.
     InSets(Vec<AssociationId>, Vec<Csid>),
 }
 
-impl Selected {
+impl PurgedSessions {
     fn has(&self, binding: &Binding, cp: impl FnOnce() -> Option<FSeid>) -> bool {
         match self {
             Self::ElsewhereThan(id, addresses) => {
@@ -126,7 +126,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Takes an association away. Its sessions have ended for everybody from here on.
-    pub(super) fn end_association(&mut self, now: Moment, id: AssociationId) -> Option<Association> {
+    pub(super) fn end_association(&mut self, now: Instants, id: AssociationId) -> Option<Association> {
         let association = self.associations.remove(id)?;
         if association.sessions > 0 {
             tracing::warn!(node = %association.node, sessions = association.sessions, "sessions deleted with their association, or restart, of a peer");
@@ -138,7 +138,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// The sessions of a peer that restarted end; its association stays.
-    pub(super) fn begin_anew(&mut self, now: Moment, id: AssociationId) {
+    pub(super) fn begin_anew(&mut self, now: Instants, id: AssociationId) {
         let Some(association) = self.end_association(now, id) else { return };
         let held = Default::default();
         self.associations.insert(Association { sessions: 0, in_flight: 0, held, ..association });
@@ -148,7 +148,7 @@ impl<S: SessionService> Endpoint<S> {
     ///
     /// # Errors
     /// Cause 74 while as many selections are worked at as may be.
-    pub(super) fn end_selected(&mut self, now: Moment, of: Selected) -> Result<(), Rejection> {
+    pub(super) fn end_selected(&mut self, now: Instants, of: PurgedSessions) -> Result<(), Rejection> {
         self.may_select()?;
         let was_done = self.purge.is_done();
         self.purge.selections.push(Selection { of, spared: HashSet::new(), parts_left: PARTS });
@@ -167,14 +167,14 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Few sessions are deleted at once.
-    fn begin(&mut self, now: Moment, was_done: bool) {
+    fn begin(&mut self, now: Instants, was_done: bool) {
         if was_done {
             self.purge_slice(now);
         }
     }
 
     /// Deletes some of the sessions that have ended.
-    pub(super) fn purge_slice(&mut self, now: Moment) {
+    pub(super) fn purge_slice(&mut self, now: Instants) {
         let mut left = SLICE;
         while left > 0
             && self.purge.waiting < WAITING_MAX
@@ -221,7 +221,7 @@ impl<S: SessionService> Endpoint<S> {
     /// session is deleted first.
     pub(super) fn with_room<T>(
         &mut self,
-        now: Moment,
+        now: Instants,
         mut request: impl FnMut(&mut S) -> Result<T, Rejection>,
     ) -> Result<T, Rejection> {
         let (mut has_made_room, mut holders) = (false, 0);
@@ -246,7 +246,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Deletes sessions until what they had is free.
-    fn make_space(&mut self, now: Moment) {
+    fn make_space(&mut self, now: Instants) {
         for _ in 0..ROOM {
             let Some(seid) = self.next_doomed() else { return };
             self.unbind(seid);
@@ -258,7 +258,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Deletes a session that nobody asks about any more; its final reports have no reader.
-    pub(super) fn drop_session(&mut self, now: Moment, seid: Seid) {
+    pub(super) fn drop_session(&mut self, now: Instants, seid: Seid) {
         self.unbind(seid);
         self.counters.sessions_purged += 1;
         match self.service.start_deletion(seid, now.wall) {

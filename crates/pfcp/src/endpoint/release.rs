@@ -17,7 +17,7 @@ use crate::association::AssociationId;
 use crate::encode::{self, Draft, accepted, number};
 use crate::frame::Frame;
 use crate::node_id::NodeId;
-use crate::transaction::{Moment, Transmit};
+use crate::transaction::{Instants, Transmit};
 use crate::walk::{Group, typed};
 
 /// TEBUR of the Usage Report Trigger (8.2.41): the user plane ended the session.
@@ -90,7 +90,7 @@ impl<S: SessionService> Endpoint<S> {
     /// none is sent of them, from here on.
     pub(super) fn association_release(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, Rejection> {
@@ -108,7 +108,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Asks every peer to release its association, within `grace` (6.2.8.3): only the control plane may
     /// release, so the user plane asks by an Association Update Request. Wait for [`Endpoint::peers`] to
     /// be none, or for the time to run out. New associations and sessions are refused from here on.
-    pub fn request_release(&mut self, now: Moment, grace: Duration, out: &mut Vec<Transmit>) {
+    pub fn request_release(&mut self, now: Instants, grace: Duration, out: &mut Vec<Transmit>) {
         let now = self.node_moment(now);
         self.releasing = true;
         self.invited.clear();
@@ -137,7 +137,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Gives up what control planes could not be told: deletes the sessions that are left, and says of each control plane how
     /// many sessions and octets it does not know of. Sessions that have ended already stay with the service, which ends, too.
-    pub fn abandon(&mut self, now: Moment) -> Vec<UnreportedUsage> {
+    pub fn abandon(&mut self, now: Instants) -> Vec<UnreportedUsage> {
         let now = self.node_moment(now);
         let mut unreported = BTreeMap::<AssociationId, UnreportedUsage>::new();
         let mut add = |id, sessions, octets: u64| {
@@ -192,7 +192,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Ends sessions of associations to be released, as fast as their reports are answered, and says when all
     /// usage is sent (URSS).
-    pub(super) fn release_associations(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn release_associations(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         let mut left = ENDED_PER_POLL;
         for mut release in std::mem::take(&mut self.releases) {
             let Some(peer) = self.associations.get(release.association).map(|association| association.peer)
@@ -217,7 +217,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Ends one session and reports its usage with PSDBU (8.2.119).
     fn end_session(
         &mut self,
-        now: Moment,
+        now: Instants,
         seid: Seid,
         release: &mut AssociationRelease,
         out: &mut Vec<Transmit>,
@@ -239,7 +239,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Sends what had to wait, in place of the one answer that was waited for.
     pub(super) fn send_late_report(
         &mut self,
-        now: Moment,
+        now: Instants,
         report: LastReport,
         reports: Vec<UsageReport>,
         out: &mut Vec<Transmit>,
@@ -254,7 +254,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Reports the usage of a session that was ended, and says in how many messages.
     fn send_last_report(
         &mut self,
-        now: Moment,
+        now: Instants,
         LastReport { association, to, cp }: LastReport,
         mut reports: Vec<UsageReport>,
         out: &mut Vec<Transmit>,
@@ -291,7 +291,7 @@ impl<S: SessionService> Endpoint<S> {
 
     fn send_release_wish(
         &mut self,
-        now: Moment,
+        now: Instants,
         to: SocketAddr,
         wish: u8,
         grace: Option<Duration>,

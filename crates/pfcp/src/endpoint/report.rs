@@ -17,7 +17,7 @@ use crate::association::{Association, AssociationId};
 use crate::decode;
 use crate::encode;
 use crate::frame::{Frame, readdress};
-use crate::transaction::{Moment, Pending, Transmit};
+use crate::transaction::{Instants, Pending, Transmit};
 use crate::walk::{Group, octets};
 
 /// The most usage reports in one Session Report Request: about 3 KiB.
@@ -49,7 +49,7 @@ impl Report {
 
 /// A report to be sent again, as another request.
 #[derive(Debug)]
-pub(super) struct Resent {
+pub(super) struct ResentReport {
     to: SocketAddr,
     bytes: Arc<[u8]>,
     report: Report,
@@ -57,14 +57,14 @@ pub(super) struct Resent {
 
 impl<S: SessionService> Endpoint<S> {
     /// Reports that a response had no room for.
-    pub(super) fn send_overflow(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_overflow(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         while self.outgoing.room() > 0 {
             let Some(event) = self.overflow.pop_front() else { break };
             self.report(now, event, out);
         }
     }
 
-    pub(super) fn send_reports(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_reports(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         self.send_resent(now, out);
         self.send_overflow(now, out);
         self.send_held(now, out);
@@ -76,7 +76,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Sends an event, or has its usage kept where the control plane cannot be told.
-    fn report(&mut self, now: Moment, event: SessionEvent, out: &mut Vec<Transmit>) {
+    fn report(&mut self, now: Instants, event: SessionEvent, out: &mut Vec<Transmit>) {
         match event {
             // Ended for its control plane, and yet to be deleted.
             event if self.sessions.get(event.seid()).is_some() && self.live(event.seid()).is_none() => {}
@@ -91,7 +91,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Sends usage reports, in several requests if there are many.
     pub(super) fn send_usage(
         &mut self,
-        now: Moment,
+        now: Instants,
         seid: Seid,
         mut reports: Vec<UsageReport>,
         out: &mut Vec<Transmit>,
@@ -103,7 +103,7 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    fn report_one(&mut self, now: Moment, event: SessionEvent, out: &mut Vec<Transmit>) {
+    fn report_one(&mut self, now: Instants, event: SessionEvent, out: &mut Vec<Transmit>) {
         let seid = event.seid();
         let there = self.live(seid).map(|binding| binding.association);
         let Some(((to, cp), id)) = self.reporting_address(seid).zip(there) else {
@@ -121,7 +121,7 @@ impl<S: SessionService> Endpoint<S> {
         let peer = self.associations.get(id);
         let busy_until = peer.and_then(|peer| peer.busy_until).filter(|&until| until > now.monotonic);
         if let Some(until) = busy_until {
-            return self.resend(until, Resent { to, bytes: draft.bytes().into(), report });
+            return self.resend(until, ResentReport { to, bytes: draft.bytes().into(), report });
         }
         let may_wait = |peer: &Association| !(peer.silent || peer.down) || peer.in_flight < self.share();
         if report.usage.is_empty() && !peer.is_none_or(may_wait) {
@@ -135,7 +135,7 @@ impl<S: SessionService> Endpoint<S> {
 
     fn send_report(
         &mut self,
-        now: Moment,
+        now: Instants,
         (to, sequence): (SocketAddr, u32),
         bytes: Vec<u8>,
         report: Report,
@@ -180,16 +180,21 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A report had no answer: it goes to the next SMF that may have the session, or its usage back into the meters.
-    pub(super) fn report_unanswered(&mut self, now: Moment, pending: &Pending<Purpose>, mut report: Report) {
+    pub(super) fn report_unanswered(
+        &mut self,
+        now: Instants,
+        pending: &Pending<Purpose>,
+        mut report: Report,
+    ) {
         let Some(to) = self.alternative(&report) else {
             return self.report_given_up(now, pending.peer, pending.sequence, report);
         };
         tracing::debug!(seid = %report.seid, %to, "session report goes to an alternative SMF");
         report.alternatives += 1;
-        self.resend(now.monotonic, Resent { to, bytes: pending.bytes(), report });
+        self.resend(now.monotonic, ResentReport { to, bytes: pending.bytes(), report });
     }
 
-    fn resend(&mut self, at: Instant, resent: Resent) {
+    fn resend(&mut self, at: Instant, resent: ResentReport) {
         if self.resent.len() >= self.config.limits.outstanding {
             return self.report_lost(resent.report.seid, &resent.report.usage);
         }
@@ -198,12 +203,12 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Sends reports anew whose time has come.
-    pub(super) fn send_resent(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_resent(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         while self.outgoing.room() > 0
             && let Some(entry) = self.resent.first_entry()
             && entry.key().0 <= now.monotonic
         {
-            let Resent { to, bytes, report } = entry.remove();
+            let ResentReport { to, bytes, report } = entry.remove();
             if self.live(report.seid).is_none() {
                 self.report_lost(report.seid, &report.usage);
                 continue;
@@ -216,7 +221,7 @@ impl<S: SessionService> Endpoint<S> {
 
     pub(super) fn report_response(
         &mut self,
-        now: Moment,
+        now: Instants,
         pending: &Pending<Purpose>,
         report: &Report,
         frame: &Frame<'_>,
@@ -260,7 +265,7 @@ impl<S: SessionService> Endpoint<S> {
     /// What an accepted report brings back: a new CP F-SEID, buffered packets to drop, or to keep longer.
     fn report_accepted(
         &mut self,
-        now: Moment,
+        now: Instants,
         pending: &Pending<Purpose>,
         seid: Seid,
         group: &Group<'_>,
@@ -292,7 +297,7 @@ impl<S: SessionService> Endpoint<S> {
     /// be found among the alternatives.
     fn report_redirected(
         &mut self,
-        now: Moment,
+        now: Instants,
         pending: &Pending<Purpose>,
         mut report: Report,
         group: &Group<'_>,
@@ -316,13 +321,13 @@ impl<S: SessionService> Endpoint<S> {
         }
         let to = SocketAddr::new(address, pending.peer.port());
         let bytes = readdress(&pending.bytes(), cp.map(|cp| cp.seid), 0).into();
-        self.resend(now.monotonic, Resent { to, bytes, report });
+        self.resend(now.monotonic, ResentReport { to, bytes, report });
         Ok(())
     }
 
     /// The control plane is congested (cause 74): it gets no reports for a while, longer each time, and the one it
     /// refused comes again.
-    fn report_postponed(&mut self, now: Moment, pending: &Pending<Purpose>, mut report: Report) {
+    fn report_postponed(&mut self, now: Instants, pending: &Pending<Purpose>, mut report: Report) {
         let timing = self.config.retransmission;
         let until = now.monotonic + timing.t1 * (1 << report.postponed.min(5));
         let id = self.live(report.seid).map(|binding| binding.association);
@@ -333,7 +338,7 @@ impl<S: SessionService> Endpoint<S> {
         if u32::from(report.postponed) > timing.n1 {
             return self.report_lost(report.seid, &report.usage);
         }
-        self.resend(until, Resent { to: pending.peer, bytes: pending.bytes(), report });
+        self.resend(until, ResentReport { to: pending.peer, bytes: pending.bytes(), report });
     }
 }
 

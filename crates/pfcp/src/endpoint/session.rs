@@ -3,21 +3,22 @@
 use std::net::SocketAddr;
 
 use kaido_upf::rules::{
-    Cause, Deleted, FSeid, Modified, Progress, Rejection, Seid, SessionEvent, SessionService, UsageReport,
+    Cause, DeletionResponse, FSeid, Modified, Progress, Rejection, Seid, SessionEvent, SessionService,
+    UsageReport,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use super::Endpoint;
 use super::binding::Binding;
-use super::later::{Answer, Asked};
+use super::later::{Answer, ResponseContext};
 use super::node::no_association;
 use crate::association::AssociationId;
 use crate::clock::WallOffset;
 use crate::decode;
 use crate::encode::{self, Draft, accepted, number, packet_rate_status, session_rule_report, usage_report};
 use crate::frame::Frame;
-use crate::transaction::Moment;
+use crate::transaction::Instants;
 use crate::walk::{Group, peek};
 
 /// The most usage reports in a modification's response. More follow in Session Report Requests, as Additional
@@ -30,7 +31,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Session Establishment Request (6.3.2, 7.5.2). `to` becomes the peer's SEID once it is read.
     pub(super) fn session_establishment(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
         to: &mut Seid,
@@ -67,12 +68,12 @@ impl<S: SessionService> Endpoint<S> {
     /// Session Modification Request (6.3.3, 7.5.4).
     pub(super) fn session_modification(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
         to: &mut Seid,
     ) -> Result<Answer, Rejection> {
-        let Addressed { seid, cp, speaker } = self.session_addressed(from, frame)?;
+        let AddressedSession { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
         let group = Group::of_message(frame.body)?;
         let new_node = group.first(IeType::NodeId).is_some();
@@ -91,7 +92,7 @@ impl<S: SessionService> Endpoint<S> {
         if let Some(binding) = self.sessions.get_mut(seid) {
             binding.join(&csids, groups);
         }
-        let asked = Asked { seid, cp: *to, speaker, sequence: frame.sequence };
+        let asked = ResponseContext { seid, cp: *to, speaker, sequence: frame.sequence };
         Ok(match progress {
             Progress::Done(modified) => Answer::Ready(self.modified(asked, modified)),
             Progress::Waiting(ticket) => Answer::Later(ticket, asked),
@@ -99,7 +100,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// The answer to a modification.
-    pub(super) fn modified(&mut self, asked: Asked, mut modified: Modified) -> Vec<u8> {
+    pub(super) fn modified(&mut self, asked: ResponseContext, mut modified: Modified) -> Vec<u8> {
         let kind = MsgType::SessionModificationResponse;
         let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         encode::created_pdrs(&mut draft, &modified.created_pdrs);
@@ -129,17 +130,17 @@ impl<S: SessionService> Endpoint<S> {
     /// Session Deletion Request (6.3.4, 7.5.6).
     pub(super) fn session_deletion(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
         to: &mut Seid,
     ) -> Result<Answer, Rejection> {
-        let Addressed { seid, cp, speaker } = self.session_addressed(from, frame)?;
+        let AddressedSession { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
         Group::of_message(frame.body)?;
         let progress = self.service.start_deletion(seid, now.wall)?;
         self.unbind(seid);
-        let asked = Asked { seid, cp, speaker, sequence: frame.sequence };
+        let asked = ResponseContext { seid, cp, speaker, sequence: frame.sequence };
         Ok(match progress {
             Progress::Done(deleted) => Answer::Ready(self.deleted(asked, &deleted)),
             Progress::Waiting(ticket) => Answer::Later(ticket, asked),
@@ -147,7 +148,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// The answer to a deletion.
-    pub(super) fn deleted(&self, asked: Asked, deleted: &Deleted) -> Vec<u8> {
+    pub(super) fn deleted(&self, asked: ResponseContext, deleted: &DeletionResponse) -> Vec<u8> {
         let kind = MsgType::SessionDeletionResponse;
         let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         let wall = self.clock.offset();
@@ -172,7 +173,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// The session that a message is for: cause 72 to strangers, 65 for a SEID that is not, or is another peer's.
-    fn session_addressed(&self, from: SocketAddr, frame: &Frame<'_>) -> Result<Addressed, Rejection> {
+    fn session_addressed(&self, from: SocketAddr, frame: &Frame<'_>) -> Result<AddressedSession, Rejection> {
         if !self.is_peer(from.ip()) {
             return Err(no_association());
         }
@@ -181,9 +182,9 @@ impl<S: SessionService> Endpoint<S> {
         found.ok_or_else(|| Rejection::new(Cause::SessionContextNotFound, format!("no session {seid}")))
     }
 
-    fn addressed(&self, from: SocketAddr, seid: Seid) -> Option<Addressed> {
+    fn addressed(&self, from: SocketAddr, seid: Seid) -> Option<AddressedSession> {
         let speaker = self.speaker(from, self.live(seid)?.association)?;
-        Some(Addressed { seid, cp: self.service.cp_fseid(seid)?.seid, speaker })
+        Some(AddressedSession { seid, cp: self.service.cp_fseid(seid)?.seid, speaker })
     }
 
     /// The control plane's SEID of a session, told to its own peer alone.
@@ -193,7 +194,7 @@ impl<S: SessionService> Endpoint<S> {
 }
 
 /// The session that a message is for.
-struct Addressed {
+struct AddressedSession {
     seid: Seid,
     /// Its SEID at the control plane.
     cp: Seid,

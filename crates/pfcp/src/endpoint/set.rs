@@ -8,19 +8,19 @@ use rs_pfcp::ie::IeType;
 
 use super::Endpoint;
 use super::binding::Binding;
-use super::purge::Selected;
+use super::purge::PurgedSessions;
 use crate::association::AssociationId;
 use crate::decode::{self, ControlPlane, Csid, SetChange};
 use crate::encode::{Draft, accepted};
 use crate::frame::{Frame, response_to};
-use crate::transaction::Moment;
+use crate::transaction::Instants;
 use crate::walk::Group;
 
 impl<S: SessionService> Endpoint<S> {
     /// Session Set Deletion Request (7.4.6.1): a part of a node failed and has forgotten these sessions.
     pub(super) fn session_set_deletion(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, Rejection> {
@@ -30,7 +30,7 @@ impl<S: SessionService> Endpoint<S> {
         let csids: Vec<Csid> = decode::csids(&group)?;
         let theirs = |&id: &AssociationId| self.speaker(from, id).is_some();
         let theirs: Vec<_> = self.associations.ids().into_iter().filter(theirs).collect();
-        self.end_selected(now, Selected::InSets(theirs, csids))?;
+        self.end_selected(now, PurgedSessions::InSets(theirs, csids))?;
         Ok(self.accepted_node(frame))
     }
 

@@ -9,9 +9,9 @@ use rs_pfcp::message::MsgType;
 
 use super::later::Answer;
 use super::node::{ACCEPTED, cause_in, recovery_in};
-use super::purge::Selected;
+use super::purge::PurgedSessions;
 use super::release::release_is_prepared;
-use super::{Endpoint, Invited, PFCP_PORT, PeerPort, Purpose};
+use super::{Endpoint, PFCP_PORT, PeerPort, Purpose, SetupPeer};
 use crate::association::{Association, AssociationId};
 use crate::counters::Discard;
 use crate::decode::{control_plane, cp_entity_addresses};
@@ -19,7 +19,7 @@ use crate::encode::{self, Draft, accepted, number};
 use crate::features::up_features;
 use crate::frame::Frame;
 use crate::node_id::NodeId;
-use crate::transaction::{Moment, Transmit};
+use crate::transaction::{Instants, Transmit};
 use crate::walk::Group;
 
 /// How often T1 passes before a node that does not answer where it is known has moved to where it claims to be: a heartbeat
@@ -30,7 +30,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Association Setup Request of a control plane (6.2.6.2.2).
     pub(super) fn association_setup(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         frame: &Frame<'_>,
     ) -> Result<Answer, Rejection> {
@@ -68,7 +68,7 @@ impl<S: SessionService> Endpoint<S> {
         Ok(Answer::Ready(draft.bytes()))
     }
 
-    fn new_association(&self, now: Moment, node: NodeId, peer: SocketAddr, recovery: u32) -> Association {
+    fn new_association(&self, now: Instants, node: NodeId, peer: SocketAddr, recovery: u32) -> Association {
         // Where there is a crowd, whoever does not answer at once is the first to go.
         let first =
             if self.associations.is_crowded() { Duration::ZERO } else { self.config.heartbeat_interval };
@@ -77,7 +77,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// Whether a known node may set up anew from an address: one of its own at once, another when it was asked where it is
     /// known to be, and has not answered.
-    fn may_move(&mut self, now: Moment, from: SocketAddr, known: AssociationId) -> bool {
+    fn may_move(&mut self, now: Instants, from: SocketAddr, known: AssociationId) -> bool {
         let t1 = self.config.retransmission.t1;
         let Some(association) = self.associations.get_mut(known) else { return true };
         if association.down || association.speaks_from(from.ip()) {
@@ -98,7 +98,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Makes room for an association, in place of one that holds nothing and is not there.
-    fn make_room(&mut self, now: Moment, from: SocketAddr) -> Result<(), Rejection> {
+    fn make_room(&mut self, now: Instants, from: SocketAddr) -> Result<(), Rejection> {
         if !self.associations.has_room_at(from.ip()) {
             return Err(Rejection::new(
                 Cause::NoResourcesAvailable,
@@ -127,7 +127,7 @@ impl<S: SessionService> Endpoint<S> {
     /// sessions were retained (PSREI).
     fn associate(
         &mut self,
-        now: Moment,
+        now: Instants,
         association: Association,
         retained: Option<&[IpAddr]>,
     ) -> Result<bool, Rejection> {
@@ -142,7 +142,7 @@ impl<S: SessionService> Endpoint<S> {
             return Ok(false);
         };
         if !addresses.is_empty() {
-            self.end_selected(now, Selected::ElsewhereThan(old, addresses.to_vec()))?;
+            self.end_selected(now, PurgedSessions::ElsewhereThan(old, addresses.to_vec()))?;
         }
         if let Some(known) = self.associations.get_mut(old) {
             let (sessions, in_flight) = (known.sessions, known.in_flight);
@@ -175,9 +175,9 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// Association Setup Requests of our own (6.2.6.3), to the control planes of the configuration.
-    pub(super) fn send_setups(&mut self, now: Moment, out: &mut Vec<Transmit>) {
+    pub(super) fn send_setups(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         for place in 0..self.invited.len() {
-            let Invited { peer, try_at } = self.invited[place];
+            let SetupPeer { peer, try_at } = self.invited[place];
             if try_at.is_none_or(|at| at > now.monotonic) {
                 continue;
             }
@@ -197,7 +197,7 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    pub(super) fn retry_setup(&mut self, now: Moment, place: usize) {
+    pub(super) fn retry_setup(&mut self, now: Instants, place: usize) {
         if let Some(invited) = self.invited.get_mut(place) {
             invited.try_at = Some(now.monotonic + self.config.setup_interval);
         }
@@ -205,7 +205,7 @@ impl<S: SessionService> Endpoint<S> {
 
     pub(super) fn setup_response(
         &mut self,
-        now: Moment,
+        now: Instants,
         from: SocketAddr,
         place: usize,
         frame: &Frame<'_>,

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use kaido_pfcp::{Config, Endpoint, Features, Moment, NodeId, Retransmission, Smf, SmfConfig, Transmit};
+use kaido_pfcp::{Config, Endpoint, Features, Instants, NodeId, Retransmission, Smf, SmfConfig, Transmit};
 use kaido_upf::rules::{
-    Cause, ChooseOr, CreatedPdr, Deleted, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
-    Modified, Outcome, PathEvent, Pdr, PfdManagement, Progress, Rejection, RuleId, Seid, SessionEvent,
-    SessionService, Teid, Ticket, UeIpAddress, UpdatePdr, UrrId, UsageReport, UsageReportTrigger, Volume,
+    Cause, ChooseOr, CreatedPdr, DeletionResponse, Established, Establishment, FSeid, FTeid, LocalFTeid,
+    Modification, Modified, Outcome, PathEvent, Pdr, PfdManagement, Progress, Rejection, RuleId, Seid,
+    SessionEvent, SessionService, Teid, Ticket, UeIpAddress, UpdatePdr, UrrId, UsageReport,
+    UsageReportTrigger, Volume,
 };
 
 pub const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
@@ -217,14 +218,14 @@ impl SessionService for Scripted {
         Ok(Modified { created_pdrs, updated_pdrs, usage_reports, ..Modified::default() })
     }
 
-    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
+    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<DeletionResponse, Rejection> {
         let absent = || Rejection::new(Cause::SessionContextNotFound, "no session");
         let mut kept = self.sessions.remove(&seid).ok_or_else(absent)?;
         self.deletions.push(seid);
         let urrs: Vec<u32> = kept.urrs.keys().copied().collect();
         let term = UsageReportTrigger::TERMR;
         let usage_reports = urrs.into_iter().map(|id| Self::report(&mut kept, id, term, now)).collect();
-        Ok(Deleted { usage_reports, ..Deleted::default() })
+        Ok(DeletionResponse { usage_reports, ..DeletionResponse::default() })
     }
 
     fn start_modification(
@@ -241,7 +242,11 @@ impl SessionService for Scripted {
         })
     }
 
-    fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
+    fn start_deletion(
+        &mut self,
+        seid: Seid,
+        now: SystemTime,
+    ) -> Result<Progress<DeletionResponse>, Rejection> {
         let deleted = self.delete(seid, now)?;
         Ok(if self.is_busy {
             Progress::Waiting(self.later(Outcome::Deleted(deleted)))
@@ -306,8 +311,8 @@ pub fn config() -> Config {
     Config { features, tells_load: true, ..Config::at(UPF.ip()) }
 }
 
-pub fn endpoint() -> (Endpoint<Scripted>, Moment) {
-    let now = Moment::now();
+pub fn endpoint() -> (Endpoint<Scripted>, Instants) {
+    let now = Instants::now();
     (Endpoint::new(config(), Scripted::default(), now), now)
 }
 
@@ -325,7 +330,7 @@ pub fn smf() -> Smf {
 
 /// Carries datagrams to and fro until nothing is left; returns all that passed, with where it came from.
 pub fn exchange(
-    now: Moment,
+    now: Instants,
     smf: &mut Smf,
     upf: &mut Endpoint<Scripted>,
     mut from_smf: Vec<Transmit>,
@@ -474,7 +479,12 @@ pub fn elements(mut octets: &[u8]) -> Vec<(u16, Vec<u8>)> {
     found
 }
 
-pub fn send_from(from: SocketAddr, upf: &mut Endpoint<Scripted>, now: Moment, datagram: &[u8]) -> Vec<Reply> {
+pub fn send_from(
+    from: SocketAddr,
+    upf: &mut Endpoint<Scripted>,
+    now: Instants,
+    datagram: &[u8],
+) -> Vec<Reply> {
     let mut out = Vec::new();
     upf.handle(now, from, datagram, &mut out);
     // Answers go back to who asked; a report that is redirected goes where it was told to.
@@ -483,21 +493,21 @@ pub fn send_from(from: SocketAddr, upf: &mut Endpoint<Scripted>, now: Moment, da
 }
 
 /// Sends a request of the SMF's and returns its one answer.
-pub fn ask(upf: &mut Endpoint<Scripted>, now: Moment, datagram: &[u8]) -> Reply {
+pub fn ask(upf: &mut Endpoint<Scripted>, now: Instants, datagram: &[u8]) -> Reply {
     let mut replies = send_from(SMF, upf, now, datagram);
     assert_eq!(replies.len(), 1, "one answer");
     replies.remove(0)
 }
 
 /// An endpoint with the SMF's association.
-pub fn associated() -> (Endpoint<Scripted>, Moment) {
+pub fn associated() -> (Endpoint<Scripted>, Instants) {
     let (mut upf, now) = endpoint();
     assert_eq!(ask(&mut upf, now, &setup(1)).cause(), 1);
     (upf, now)
 }
 
 /// An endpoint with one session, and its UP SEID.
-pub fn with_session() -> (Endpoint<Scripted>, Moment, u64) {
+pub fn with_session() -> (Endpoint<Scripted>, Instants, u64) {
     let (mut upf, now) = associated();
     let reply = ask(&mut upf, now, &sound_establishment(2));
     assert_eq!((reply.cause(), reply.seid), (1, Some(7)));
@@ -507,7 +517,7 @@ pub fn with_session() -> (Endpoint<Scripted>, Moment, u64) {
 
 /// The endpoint still answers, and knows just these many sessions. A stranger asks: the stamp of a peer's
 /// heartbeat would count.
-pub fn still_sound(upf: &mut Endpoint<Scripted>, now: Moment, sessions: usize) {
+pub fn still_sound(upf: &mut Endpoint<Scripted>, now: Instants, sessions: usize) {
     let heartbeat = message(1, None, 0x00ab_cdef, &ie(96, &[0xe0, 0, 0, 1]));
     let reply = send_from(HEARTBEAT_PEER, upf, now, &heartbeat).remove(0);
     assert_eq!((reply.kind, reply.sequence), (2, 0x00ab_cdef));
@@ -520,7 +530,7 @@ pub fn fqdn(name: &str) -> NodeId {
 }
 
 /// Everything that is due at a moment.
-pub fn due(upf: &mut Endpoint<Scripted>, now: Moment) -> Vec<Transmit> {
+pub fn due(upf: &mut Endpoint<Scripted>, now: Instants) -> Vec<Transmit> {
     let mut out = Vec::new();
     upf.poll(now, &mut out);
     out
@@ -533,7 +543,7 @@ pub fn setup_with(sequence: u32, more: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The SMF's acceptance of a request of the endpoint's.
-pub fn accept(upf: &mut Endpoint<Scripted>, now: Moment, from: SocketAddr, request: &Reply) {
+pub fn accept(upf: &mut Endpoint<Scripted>, now: Instants, from: SocketAddr, request: &Reply) {
     let seid = request.seid.map(|_| upf.service().sessions.keys().next().map_or(1, |seid| seid.0));
     let answer = message(request.kind + 1, seid, request.sequence, &[node_id(), ie(19, &[1])].concat());
     assert!(send_from(from, upf, now, &answer).is_empty());
@@ -542,7 +552,7 @@ pub fn accept(upf: &mut Endpoint<Scripted>, now: Moment, from: SocketAddr, reque
 /// A request of the endpoint's for a session, answered by the SMF at an address.
 pub fn answer_report(
     upf: &mut Endpoint<Scripted>,
-    now: Moment,
+    now: Instants,
     from: SocketAddr,
     request: &Reply,
     cause: u8,

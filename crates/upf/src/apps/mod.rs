@@ -3,8 +3,8 @@
 //! Rules name applications by number. PFDs come and go without touching any session: the control plane puts a new
 //! catalogue in the place of the old one, and workers take it at their next batch.
 
-pub(crate) mod hear;
 pub mod quic;
+pub(crate) mod sni;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -110,13 +110,13 @@ fn is_flow(description: &SdfFilter, flow: &Flow) -> bool {
 /// The catalogue of the node, and the numbers of applications.
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
-    known: Mutex<Known>,
+    known: Mutex<KnownServer>,
     /// Moves whenever the catalogue does.
     generation: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownServer {
     numbers: HashMap<ApplicationId, AppNumber>,
     catalogue: Arc<Catalogue>,
 }

@@ -19,7 +19,7 @@ use arrayvec::ArrayVec;
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-use super::hear::client_hello;
+use super::sni::client_hello;
 
 /// Most octets of a ClientHello that are put together.
 pub const HELLO_MAX: usize = 4096;

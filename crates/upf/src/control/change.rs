@@ -8,7 +8,7 @@ use kaido_table::TableError;
 use super::applications::Instances;
 use super::compile::{Slots, compile, remote_fteids};
 use super::counters::{Counter, Plan, slots_of};
-use super::deferred::{Change, Deferred};
+use super::deferred::{Change, DeferredTask};
 use super::inactivity::Inactivity;
 use super::keys::all_keys;
 use super::meter::Meter;
@@ -50,7 +50,7 @@ impl Upf {
             self.release_counter(activity);
         })?;
         let slots = Slots { urrs: plan.urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
-        let nothing = Replaced { keys: &BTreeSet::new(), fars: None };
+        let nothing = ReplacedState { keys: &BTreeSet::new(), fars: None };
         match self.compile_and_commit(&cp_fseid, &mut rules, index, &nothing, &slots, now) {
             Ok(policers) => self.finish_policers(policers, &rules),
             Err(rejection) => {
@@ -126,7 +126,7 @@ impl Upf {
         let owner = request.cp_fseid.unwrap_or(session.state.cp_fseid);
         let counters_stay = new.is_empty() && moved.is_empty();
         let is_of_fars = counters_stay && self.is_of_fars(&mut request, [&session.state.rules, &rules]);
-        let replaced = Replaced { keys: &old_keys, fars: is_of_fars.then_some(&request.update_fars) };
+        let replaced = ReplacedState { keys: &old_keys, fars: is_of_fars.then_some(&request.update_fars) };
         let policers = match self.compile_and_commit(&owner, &mut rules, index, &replaced, &slots, now) {
             Ok(policers) => policers,
             Err(rejection) => {
@@ -152,7 +152,7 @@ impl Upf {
         let change = Change { index, request, rules, meters, policers, ended, activity, leases, answer };
         Ok(match must_wait {
             None => Progress::Done(self.finish_change(change, Some(session), now)),
-            Some(mark) => Progress::Waiting(self.defer(mark, Deferred::Change(Box::new(change)), now)),
+            Some(mark) => Progress::Waiting(self.defer(mark, DeferredTask::Change(Box::new(change)), now)),
         })
     }
 
@@ -236,14 +236,14 @@ impl Upf {
         owner: &FSeid,
         rules: &mut RuleSet,
         index: SessionIndex,
-        replaced: &Replaced<'_>,
+        replaced: &ReplacedState<'_>,
         slots: &Slots,
         now: SystemTime,
     ) -> Result<PolicerChange, Rejection> {
         self.check_stations(rules)?;
         let policers = self.plan_policers(owner, rules)?;
         let fars = replaced.fars.filter(|_| policers.is_empty());
-        let replaced = &Replaced { fars, ..*replaced };
+        let replaced = &ReplacedState { fars, ..*replaced };
         let committed =
             compile(rules, replaced.fars.map(Vec::as_slice), &self.node, index, slots).and_then(|records| {
                 match replaced.fars {
@@ -338,7 +338,7 @@ impl Upf {
     fn note_form(
         &mut self,
         session: SessionIndex,
-        replaced: &Replaced<'_>,
+        replaced: &ReplacedState<'_>,
         records: &BTreeMap<SessionKey, Record>,
     ) {
         let mut form = records.values().map(Record::form).max();
@@ -365,7 +365,7 @@ impl Upf {
 }
 
 /// What a change takes the place of.
-struct Replaced<'r> {
+struct ReplacedState<'r> {
     /// The keys that the session has in the table.
     keys: &'r BTreeSet<SessionKey>,
     /// The FARs that are changed, where nothing else is.

@@ -17,9 +17,9 @@ use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
 use crate::record::{
-    Action, BufferBounds, Counted, Destination, Detection, Direction, EndpointId, FilteredRule, InstanceId,
-    N6Exit, QuotaAction, Record, SessionFacts, SessionIndex, SessionKey, TunnelShape, UeAddresses,
-    UsageSlots,
+    Action, BufferBounds, CountScope, Destination, Detection, Direction, EncapTemplate, EndpointId,
+    FilteredRule, InstanceId, N6Exit, QuotaAction, Record, SessionFacts, SessionIndex, SessionKey,
+    UeAddresses, UsageSlots,
 };
 use crate::rules::{
     ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, FarId, ForwardingParameters, Interface,
@@ -53,7 +53,7 @@ pub(crate) struct Slots {
 }
 
 /// A rule under a key: its precedence, the PDR that it comes from, and what it is compiled to.
-type Found<'p> = (u32, &'p Pdr, FilteredRule);
+type CompiledPdr<'p> = (u32, &'p Pdr, FilteredRule);
 
 /// Compiles the rules of a session. Every F-TEID and UE address in them is given by now. Where nothing has changed but some FARs, the
 /// records of the keys of rules that name them are all that is different, and all that is compiled.
@@ -69,11 +69,11 @@ pub(crate) fn compile(
     let (session_ue, several) = session_addresses(rules);
     let framed = rules.framed_routes();
     let asks = |pdr: &Pdr| pdr.pdi.application_id.is_some() || asks_for_application(node, pdr);
-    let listens = rules.pdrs.values().any(asks);
+    let inspects = rules.pdrs.values().any(asks);
     let facts = SessionFacts {
         ue: session_ue,
         framed: &framed,
-        listens,
+        inspects,
         monitors: &slots.monitors,
         ethernet: rules.ethernet,
         gnbs: &[],
@@ -83,7 +83,7 @@ pub(crate) fn compile(
     let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(AsRef::as_ref))?;
     let concerned = changed.map(|fars| keys_concerned(rules, &session_keys, &detecting, fars)).transpose()?;
     let is_concerned = |key: &&SessionKey| concerned.as_ref().is_none_or(|keys| keys.contains(key));
-    let mut by_key: BTreeMap<SessionKey, Vec<Found<'_>>> = BTreeMap::new();
+    let mut by_key: BTreeMap<SessionKey, Vec<CompiledPdr<'_>>> = BTreeMap::new();
     for (place, pdr) in detecting.iter().map(AsRef::as_ref).enumerate() {
         let keys = session_keys.of(place, pdr)?;
         if !keys.iter().any(|key| is_concerned(&key)) {
@@ -135,7 +135,7 @@ fn record(
     node: &Node,
     session: SessionIndex,
     facts: SessionFacts<'_>,
-    found: Vec<Found<'_>>,
+    found: Vec<CompiledPdr<'_>>,
 ) -> Result<Record, Rejection> {
     let (_, first, _) = found[0];
     for (_, pdr, _) in &found {
@@ -364,7 +364,7 @@ fn action(
     }
     if let Some(slot) = slots.activity.filter(|_| usage.len() == 0) {
         // There is room where nothing is.
-        let _ = usage.push(slot, Counted::Passed, false);
+        let _ = usage.push(slot, CountScope::Passed, false);
     }
     let uplink = direction(pdr) == Direction::Uplink;
     let destination = destination(rules, node, (pdr, far), &qers)?;
@@ -382,9 +382,9 @@ fn action(
 
 /// Has packets move the counters of a URR; `false` when there is no room.
 fn count_in(usage: &mut UsageSlots, counter: &Counter, may_stop: bool) -> bool {
-    let what = if counter.before_qos { Counted::All } else { Counted::Passed };
+    let what = if counter.before_qos { CountScope::All } else { CountScope::Passed };
     usage.push(counter.slot, what, may_stop)
-        && counter.dropped.is_none_or(|slot| usage.push(slot, Counted::Dropped, false))
+        && counter.dropped.is_none_or(|slot| usage.push(slot, CountScope::Dropped, false))
 }
 
 /// What the QERs of a rule ask of its direction.
@@ -555,7 +555,7 @@ fn destination(
     let unnamed = || to_access.then(|| uplink_qfi(rules).or_else(of_far)).flatten();
     let qfi = if to_control_plane { None } else { marked_qfi(rules, qers).or_else(unnamed) };
     let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
-    let shape = TunnelShape {
+    let encap = EncapTemplate {
         peer,
         local,
         qfi,
@@ -565,7 +565,7 @@ fn destination(
         tos,
         copied,
     };
-    Ok(Destination::Tunnel(node.tunnels.tunnel(shape, creation.teid)))
+    Ok(Destination::Tunnel(node.tunnels.tunnel(encap, creation.teid)))
 }
 
 /// Both ends of a tunnel towards an interface, in IPv4 where both families would do.

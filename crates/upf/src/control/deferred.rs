@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_table::Mark;
+use kaido_table::GraceCookie;
 
 use super::Upf;
 use super::compile::tunnel_ends;
@@ -18,9 +18,9 @@ use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use crate::node::{BufferChange, WorkerOrder};
-use crate::record::{SessionIndex, Tunnel, TunnelShape};
+use crate::record::{EncapTemplate, SessionIndex, Tunnel};
 use crate::rules::{
-    Deleted, Interface, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId,
+    DeletionResponse, Interface, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId,
     UsageReportTrigger,
 };
 use crate::usage::UsageSlot;
@@ -50,12 +50,12 @@ pub(super) struct Change {
 
 /// What is left to be done.
 #[derive(Debug)]
-pub(super) enum Deferred {
+pub(super) enum DeferredTask {
     Change(Box<Change>),
     Deletion(Box<Session>),
 }
 
-impl Deferred {
+impl DeferredTask {
     fn session(&self) -> SessionIndex {
         match self {
             Self::Change(change) => change.index,
@@ -65,36 +65,36 @@ impl Deferred {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingTask {
     ticket: Ticket,
-    mark: Mark,
+    mark: GraceCookie,
     since: Instant,
-    work: Deferred,
+    work: DeferredTask,
 }
 
 /// All that waits, oldest first, and what came of it.
 #[derive(Debug, Default)]
 pub(super) struct DeferredWork {
     issued: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingTask>,
     ended: VecDeque<(Ticket, Outcome)>,
 }
 
 impl Upf {
     /// What to wait for until no worker works by the rules of before, if there is any.
-    pub(super) fn must_wait(&self) -> Option<Mark> {
-        let mark = self.node.domain.mark();
+    pub(super) fn must_wait(&self) -> Option<GraceCookie> {
+        let mark = self.node.domain.cookie();
         (self.kernel.is_some() || !self.node.domain.has_passed(mark)).then_some(mark)
     }
 
     /// Has `work` done when `mark` has passed.
-    pub(super) fn defer(&mut self, mark: Mark, work: Deferred, now: SystemTime) -> Ticket {
+    pub(super) fn defer(&mut self, mark: GraceCookie, work: DeferredTask, now: SystemTime) -> Ticket {
         if self.deferred.waiting.len() >= WAITING_MAX {
             self.finish_all(now);
         }
         self.deferred.issued += 1;
         let ticket = Ticket(self.deferred.issued);
-        self.deferred.waiting.push_back(Waiting { ticket, mark, since: Instant::now(), work });
+        self.deferred.waiting.push_back(WaitingTask { ticket, mark, since: Instant::now(), work });
         ticket
     }
 
@@ -137,20 +137,20 @@ impl Upf {
             kernel.settle();
         }
         for _ in 0..count {
-            let Some(Waiting { ticket, work, .. }) = self.deferred.waiting.pop_front() else { return };
+            let Some(WaitingTask { ticket, work, .. }) = self.deferred.waiting.pop_front() else { return };
             let outcome = self.finish(work, now);
             self.deferred.ended.push_back((ticket, outcome));
         }
     }
 
-    fn finish(&mut self, work: Deferred, now: SystemTime) -> Outcome {
+    fn finish(&mut self, work: DeferredTask, now: SystemTime) -> Outcome {
         match work {
-            Deferred::Change(change) => {
+            DeferredTask::Change(change) => {
                 // Reports were made while it waited: the state of the session is of now.
                 let session = self.sessions.get(change.index);
                 Outcome::Modified(self.finish_change(*change, session, now))
             }
-            Deferred::Deletion(session) => Outcome::Deleted(self.finish_deletion(*session, now)),
+            DeferredTask::Deletion(session) => Outcome::Deleted(self.finish_deletion(*session, now)),
         }
     }
 
@@ -184,7 +184,7 @@ impl Upf {
         answer
     }
 
-    pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> Deleted {
+    pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> DeletionResponse {
         let Session { index, state: mut session, .. } = session;
         if session.rules.ethernet {
             self.forget_stations(index);
@@ -207,7 +207,7 @@ impl Upf {
         self.give_back(&session.leases);
         self.node.buffer_changed(BufferChange { session: index, discard: true });
         self.sessions.release(index);
-        Deleted { packet_rates, usage_reports, session_reports }
+        DeletionResponse { packet_rates, usage_reports, session_reports }
     }
 
     fn order_end_markers(&mut self, ended: &[OuterHeaderCreation], now: SystemTime) {
@@ -221,14 +221,14 @@ impl Upf {
 
     pub(super) fn order_end_marker(&self, creation: OuterHeaderCreation) {
         if let Some((peer, local)) = tunnel_ends(&self.node.settings, creation, (Interface::Access, None)) {
-            let shape = TunnelShape::plain(peer, local);
-            self.node.order(WorkerOrder::EndMarker(Tunnel { shape, id: None, teid: creation.teid }));
+            let encap = EncapTemplate::plain(peer, local);
+            self.node.order(WorkerOrder::EndMarker(Tunnel { encap, id: None, teid: creation.teid }));
         }
     }
 }
 
 /// Whether a worker stays in its batch for longer than any batch lasts: it is no reason to keep a peer waiting.
-fn is_overdue(one: &Waiting) -> bool {
+fn is_overdue(one: &WaitingTask) -> bool {
     let overdue = one.since.elapsed() > GRACE;
     if overdue {
         tell_overdue();

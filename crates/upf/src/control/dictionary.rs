@@ -37,7 +37,7 @@ pub(super) struct Dictionary {
 impl Dictionary {
     /// A shorter form of a string. It is to be [forgotten](Self::forget) when it is of no use any more.
     pub(super) fn keep(&mut self, octets: &[u8]) -> Box<[u8]> {
-        let (front, rest) = octets.split_at(octets.len().min(FRONT));
+        let (head, rest) = octets.split_at(octets.len().min(FRONT));
         let alone = size(rest, &[]);
         let same = self.entries.iter().enumerate().filter(|(_, entry)| entry.octets.len() == rest.len());
         let sizes = same.map(|(at, entry)| (size(rest, &entry.octets), at));
@@ -50,9 +50,9 @@ impl Dictionary {
                 let Entry { octets, users } = &mut entries[at];
                 *users += 1;
                 // There are no more of them.
-                write(u8::try_from(at + 1).unwrap_or(NONE), front, [rest, octets], [bits, own])
+                write(u8::try_from(at + 1).unwrap_or(NONE), head, [rest, octets], [bits, own])
             }
-            None => write(NONE, front, [rest, &[]], [bits, own]),
+            None => write(NONE, head, [rest, &[]], [bits, own]),
         }
     }
 
@@ -65,9 +65,9 @@ impl Dictionary {
     pub(super) fn read_first(&self, kept: &[u8], count: usize) -> Option<Vec<u8>> {
         let (&number, kept) = kept.split_first()?;
         let (&in_front, mut left) = kept.split_first()?;
-        let mut front = [0; FRONT];
+        let mut head = [0; FRONT];
         for at in ones(in_front) {
-            front[at] = *left.split_off_first()?;
+            head[at] = *left.split_off_first()?;
         }
         let (entry, len) = match number {
             NONE => {
@@ -82,7 +82,7 @@ impl Dictionary {
         };
         let wanted = len.min(count.saturating_sub(FRONT));
         let mut octets = Vec::with_capacity(FRONT + wanted);
-        octets.extend_from_slice(&front);
+        octets.extend_from_slice(&head);
         octets.extend_from_slice(&entry[..entry.len().min(wanted)]);
         octets.resize(FRONT + wanted, 0);
         let (upper, left) = left.split_at_checked(len.div_ceil(8).div_ceil(8))?;
@@ -110,10 +110,10 @@ impl Dictionary {
     }
 
     /// What every string that begins with these octets is kept with at its second place: at most [`FRONT`] octets count.
-    pub(super) fn front(begins: &[u8]) -> Vec<u8> {
-        let mut front = Vec::new();
-        pack(begins.get(..FRONT).unwrap_or(begins), &mut front);
-        front
+    pub(super) fn head(begins: &[u8]) -> Vec<u8> {
+        let mut head = Vec::new();
+        pack(begins.get(..FRONT).unwrap_or(begins), &mut head);
+        head
     }
 
     /// Makes a string an entry, if there is room, or one that nobody uses.
@@ -146,7 +146,7 @@ fn size(octets: &[u8], entry: &[u8]) -> usize {
 }
 
 /// Writes a string, less an entry of its length or none, by way of room for its bits and its own octets.
-fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut Vec<u8>; 2]) -> Box<[u8]> {
+fn write(number: u8, head: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut Vec<u8>; 2]) -> Box<[u8]> {
     bits.clear();
     own.clear();
     for (at, eight) in (0..).step_by(8).zip(rest.chunks(8)) {
@@ -161,7 +161,7 @@ fn write(number: u8, front: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut
         own.extend(differing.into_iter().filter(|&octet| octet != 0));
     }
     let mut kept = vec![number];
-    pack(front, &mut kept);
+    pack(head, &mut kept);
     if number == NONE {
         // A string of 4 GiB is no session.
         kept.extend_from_slice(&u32::try_from(rest.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -231,7 +231,7 @@ mod tests {
                     None => octets,
                 };
                 let kept = dictionary.keep(&octets);
-                prop_assert!(kept[1..].starts_with(&Dictionary::front(&octets)));
+                prop_assert!(kept[1..].starts_with(&Dictionary::head(&octets)));
                 before.push((octets, kept));
                 if change % 3 == 0 {
                     let (_, gone) = before.swap_remove(like % before.len());

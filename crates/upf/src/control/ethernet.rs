@@ -11,9 +11,9 @@ use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
 use crate::ethernet::Station;
+use crate::ethernet::fdb::{Changes, SentTags};
 use crate::ethernet::frame::Vlan;
-use crate::ethernet::stations::{Changes, SentTags};
-use crate::node::{Node, PolicyWay, WorkerOrder};
+use crate::node::{Node, PolicyTarget, WorkerOrder};
 use crate::record::{
     Bridging, Direction, EthernetRule, InstanceId, KeyParts, Record, SessionIndex, SessionKey,
 };
@@ -42,7 +42,7 @@ mod ie {
 const FILTERS_MAX: usize = 1024;
 
 /// An address that a session's rules name, the rule, and the tags that go with it.
-type Named = (Station, PdrId, SentTags);
+type NamedStation = (Station, PdrId, SentTags);
 
 impl RuleSet {
     /// Keeps the Ethernet filters that were given a name, in the place of older ones of that name, as long as a PDR has or
@@ -227,8 +227,8 @@ fn bridging(
         Some(name) => {
             let known = node.settings.forwarding_policies.iter().find(|policy| *policy.name == **name);
             match known.map(|policy| policy.way) {
-                Some(PolicyWay::Instance(instance)) => instance,
-                Some(PolicyWay::NextHop(_)) | None => {
+                Some(PolicyTarget::Instance(instance)) => instance,
+                Some(PolicyTarget::NextHop(_)) | None => {
                     let detail = "the forwarding policy leads to no network instance";
                     let cause = Cause::InvalidForwardingPolicy;
                     return Err(refuse(RuleId::Far(far.id), cause, ie::FORWARDING_POLICY, detail));
@@ -276,7 +276,7 @@ fn vlan_of(s_tag: Option<VlanTag>, c_tag: Option<VlanTag>) -> Vlan {
 }
 
 /// The addresses that a session's rules from outside name as destinations.
-fn named(rules: &RuleSet, node: &Node) -> Vec<Named> {
+fn named(rules: &RuleSet, node: &Node) -> Vec<NamedStation> {
     let mut named = BTreeMap::new();
     let rules_in = rules.detecting().filter(|pdr| !is_uplink(&pdr.pdi) && pdr.pdi.local_fteid.is_none());
     for pdr in rules_in {
@@ -299,10 +299,10 @@ impl Upf {
         if !rules.ethernet {
             return Ok(());
         }
-        let stations = &self.node.ethernet.stations;
+        let fdb = &self.node.ethernet.fdb;
         let full = |detail: &str| Rejection::new(Cause::NoResourcesAvailable, detail);
-        stations.prepare(&self.node.domain).map_err(|_| full("no memory for Ethernet addresses"))?;
-        match stations.has_room(named(rules, &self.node).len()) {
+        fdb.prepare(&self.node.domain).map_err(|_| full("no memory for Ethernet addresses"))?;
+        match fdb.has_room(named(rules, &self.node).len()) {
             true => Ok(()),
             false => Err(full("more Ethernet addresses than a session or the node may have")),
         }
@@ -323,9 +323,9 @@ impl Upf {
             KeyParts::Ethernet(instance, within) => Some((instance, within)),
             _ => None,
         });
-        node.ethernet.stations.join(session, &memberships.collect());
+        node.ethernet.fdb.join(session, &memberships.collect());
         let guard = self.reader.pin();
-        match node.ethernet.stations.configure(&guard, session, &named(rules, &node), Instant::now()) {
+        match node.ethernet.fdb.configure(&guard, session, &named(rules, &node), Instant::now()) {
             Ok(losers) => self.asked_for.extend(losers),
             // Workers have learned others since there was room.
             Err(error) => tracing::warn!(%error, "an Ethernet address of a session's rules has no place"),
@@ -347,7 +347,7 @@ impl Upf {
             for &mac in list.addresses.iter().filter(|mac| mac.is_station()) {
                 let station = Station { instance, vlan, mac };
                 let adopted =
-                    node.ethernet.stations.adopt(&guard, session, (station, uplink, tags), Instant::now());
+                    node.ethernet.fdb.adopt(&guard, session, (station, uplink, tags), Instant::now());
                 match adopted {
                     Ok(loser) => {
                         self.asked_for.extend(loser);
@@ -363,7 +363,7 @@ impl Upf {
     /// Forgets the addresses of a session, all of whose records are gone.
     pub(super) fn forget_stations(&mut self, session: SessionIndex) {
         let node = self.node.clone();
-        node.ethernet.stations.forget(&self.reader.pin(), session);
+        node.ethernet.fdb.forget(&self.reader.pin(), session);
     }
 
     /// Reports what has changed of the addresses of sessions that control itself has changed.
@@ -381,8 +381,8 @@ impl Upf {
         self.network_swept = moment;
         let node = self.node.clone();
         let guard = self.reader.pin();
-        node.ethernet.stations.sweep_network(&guard, moment);
-        node.ethernet.bindings.retain(|station| node.ethernet.stations.owner(&guard, station).is_some());
+        node.ethernet.fdb.sweep_network(&guard, moment);
+        node.ethernet.bindings.retain(|station| node.ethernet.fdb.owner(&guard, station).is_some());
     }
 
     /// A worker has learned addresses of a session, or another has taken some of its.
@@ -392,7 +392,7 @@ impl Upf {
         now: SystemTime,
         out: &mut Vec<SessionEvent>,
     ) {
-        let changes = self.node.ethernet.stations.take_changes(session);
+        let changes = self.node.ethernet.fdb.take_changes(session);
         let Some(mut session) = self.sessions.get(session) else { return };
         report(&mut session, &changes, now, out);
         let look = millis(now).saturating_add(self.ageing_ms(&session) / 4);
@@ -414,9 +414,9 @@ impl Upf {
         }
         let ageing = self.ageing_ms(session);
         let node = self.node.clone();
-        let stations = &node.ethernet.stations;
-        session.state.stations_look = stations.look(&self.reader.pin(), session.index, ageing, at);
-        let changes = stations.take_changes(session.index);
+        let fdb = &node.ethernet.fdb;
+        session.state.stations_look = fdb.look(&self.reader.pin(), session.index, ageing, at);
+        let changes = fdb.take_changes(session.index);
         report(session, &changes, now, out);
     }
 

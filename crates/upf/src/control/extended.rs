@@ -9,10 +9,10 @@ use super::ethernet;
 use super::ruleset::RuleSet;
 use crate::lan::LanId;
 use crate::node::Node;
-use crate::node::PolicyWay;
+use crate::node::PolicyTarget;
 use crate::record::{
-    Direction, Egress, EthernetRule, Exit, ExtendedActions, InstanceId, Local, PlainHeader, Tunnel,
-    TunnelShape, UeToUe,
+    Direction, Egress, EncapTemplate, EthernetRule, Exit, ExtendedActions, InstanceId, Local, PlainHeader,
+    Tunnel, UeToUe,
 };
 use crate::rules::{
     Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
@@ -152,8 +152,8 @@ fn leaving(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<
     }
     let lan_of = |instance| node.settings.lans.of_instance(instance).map_or(Exit::Routes, Exit::Lan);
     let exit = match way {
-        Some(PolicyWay::NextHop(next_hop)) => Exit::Via(next_hop),
-        Some(PolicyWay::Instance(instance)) => lan_of(instance),
+        Some(PolicyTarget::NextHop(next_hop)) => Exit::Via(next_hop),
+        Some(PolicyTarget::Instance(instance)) => lan_of(instance),
         None if node.settings.lans.is_empty() => Exit::Routes,
         None => lan_of(exit_instance(rules, node, pdr, forwarding)?),
     };
@@ -194,8 +194,8 @@ fn copies(node: &Node, far: &Far) -> Result<Box<[Tunnel]>, Rejection> {
             return Err(refuse(far, cause, ie::DUPLICATING_PARAMETERS, detail));
         };
         let tos = copy.transport_level_marking.unwrap_or(0);
-        let shape = TunnelShape { tos, ..TunnelShape::plain(peer, local) };
-        Ok(node.tunnels.tunnel(shape, copy.tunnel.teid))
+        let encap = EncapTemplate { tos, ..EncapTemplate::plain(peer, local) };
+        Ok(node.tunnels.tunnel(encap, copy.tunnel.teid))
     });
     tunnels.collect()
 }

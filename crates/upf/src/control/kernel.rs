@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Upf;
 use crate::node::{Node, WorkerEvent};
-use crate::offload::{KernelKey, KernelRecord, OffloadTarget, Unfit};
+use crate::offload::{KernelKey, KernelRecord, OffloadRefusal, OffloadTarget};
 use crate::record::{Record, SessionKey};
 use crate::rules::{OuterHeaderCreation, Seid};
 
@@ -31,12 +31,12 @@ pub struct KernelShare {
     pub held: bool,
     /// Why packets of some rules, or all, are left to the workers. None, and no record: there is no room, or the address is not one
     /// that UEs have there.
-    pub left: Vec<Unfit>,
+    pub left: Vec<OffloadRefusal>,
 }
 
 /// What is put off.
 #[derive(Debug)]
-enum Later {
+enum DelayedWork {
     /// The record of a key that the workers had alone goes to the kernel: buffered packets go first.
     Put(SessionKey),
     /// Nothing may follow an End Marker, and packets in the kernel's queues would.
@@ -47,7 +47,7 @@ enum Later {
 #[derive(Debug)]
 pub(super) struct Kernel {
     path: Box<dyn OffloadTarget>,
-    later: VecDeque<(SystemTime, Later)>,
+    later: VecDeque<(SystemTime, DelayedWork)>,
 }
 
 impl Kernel {
@@ -84,7 +84,7 @@ impl Kernel {
             let known = KernelKey::of(key, &node.settings);
             let (Some(known), Ok(record)) = (known, KernelRecord::of(key, record, node)) else { continue };
             if old.contains(key) && !self.path.holds(&known) {
-                self.later.push_back((now + AFTERWARDS, Later::Put(*key)));
+                self.later.push_back((now + AFTERWARDS, DelayedWork::Put(*key)));
             } else if !self.path.put(&known, &record) {
                 // What is there, if anything, is the rule of before.
                 self.path.remove(&known);
@@ -94,7 +94,7 @@ impl Kernel {
 
     /// The table could not be changed as planned: the kernel gets what is in it.
     pub(super) fn restore(&mut self, keys: &BTreeSet<SessionKey>, now: SystemTime) {
-        self.later.extend(keys.iter().map(|&key| (now + AFTERWARDS, Later::Put(key))));
+        self.later.extend(keys.iter().map(|&key| (now + AFTERWARDS, DelayedWork::Put(key))));
     }
 
     /// Takes away keys that go.
@@ -109,7 +109,7 @@ impl Kernel {
     }
 
     pub(super) fn end_marker(&mut self, creation: OuterHeaderCreation, now: SystemTime) {
-        self.later.push_back((now + AFTERWARDS, Later::EndMarker(creation)));
+        self.later.push_back((now + AFTERWARDS, DelayedWork::EndMarker(creation)));
     }
 
     pub(super) fn event(&mut self) -> Option<WorkerEvent> {
@@ -120,9 +120,9 @@ impl Kernel {
         self.path.len()
     }
 
-    fn due(&mut self, now: SystemTime) -> Option<Later> {
+    fn due(&mut self, now: SystemTime) -> Option<DelayedWork> {
         // A clock that was set back must not keep things for longer than they were put off.
-        let due = |(at, _): &(SystemTime, Later)| *at <= now || *at > now + AFTERWARDS;
+        let due = |(at, _): &(SystemTime, DelayedWork)| *at <= now || *at > now + AFTERWARDS;
         if self.later.front().is_some_and(due) {
             self.later.pop_front().map(|(_, later)| later)
         } else {
@@ -165,8 +165,8 @@ impl Upf {
     pub(super) fn turn_kernel(&mut self, now: SystemTime) {
         while let Some(later) = self.kernel.as_mut().and_then(|kernel| kernel.due(now)) {
             match later {
-                Later::Put(key) => self.put_from_table(&key),
-                Later::EndMarker(creation) => self.order_end_marker(creation),
+                DelayedWork::Put(key) => self.put_from_table(&key),
+                DelayedWork::EndMarker(creation) => self.order_end_marker(creation),
             }
         }
         if let Some(kernel) = &mut self.kernel {

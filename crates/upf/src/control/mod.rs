@@ -47,7 +47,7 @@ use kaido_table::{Reader, Seed};
 
 use self::allocation::Allocation;
 use self::compile::remote_fteids;
-use self::deferred::{Deferred, DeferredWork};
+use self::deferred::{DeferredTask, DeferredWork};
 use self::drops::DropCounts;
 use self::forms::Forms;
 use self::kernel::Kernel;
@@ -70,9 +70,9 @@ use crate::node::{Node, WorkerEvent};
 use crate::qos::PolicerSlots;
 use crate::record::{Record, RecordForm, SessionIndex, SessionKey, UeAddresses};
 use crate::rules::{
-    Cause, ChooseOr, Deleted, Established, Establishment, FSeid, Modification, Modified, Outcome, PathEvent,
-    PfdManagement, Progress, Rejection, Seid, SessionEvent, SessionService, Ticket, UrrId, UsageReport,
-    Volume,
+    Cause, ChooseOr, DeletionResponse, Established, Establishment, FSeid, Modification, Modified, Outcome,
+    PathEvent, PfdManagement, Progress, Rejection, Seid, SessionEvent, SessionService, Ticket, UrrId,
+    UsageReport, Volume,
 };
 use crate::usage::{FreeSlots, UsageSlot};
 
@@ -222,7 +222,7 @@ impl Upf {
             remote: remote_fteids(rules, &self.node.settings).into_iter().collect(),
             rules: [rules.pdrs.len(), rules.fars.len(), rules.qers.len(), rules.urrs.len()],
             volume: self.session_volume(session),
-            stations: rules.ethernet.then(|| self.node.ethernet.stations.of_session(session.index)),
+            fdb: rules.ethernet.then(|| self.node.ethernet.fdb.of_session(session.index)),
         }
     }
 
@@ -361,7 +361,7 @@ impl SessionService for Upf {
         }
     }
 
-    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection> {
+    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<DeletionResponse, Rejection> {
         match self.start_deletion(seid, now)? {
             Progress::Done(deleted) => Ok(deleted),
             Progress::Waiting(ticket) => {
@@ -412,7 +412,11 @@ impl SessionService for Upf {
         planned.inspect_err(|_| self.give_back(&allocation.leases))
     }
 
-    fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
+    fn start_deletion(
+        &mut self,
+        seid: Seid,
+        now: SystemTime,
+    ) -> Result<Progress<DeletionResponse>, Rejection> {
         let index = self.find(seid)?;
         self.finish_for(index, now);
         let Some(session) = self.sessions.take(index) else {
@@ -434,7 +438,7 @@ impl SessionService for Upf {
         // The last packets under the old records are counted before the final report is made.
         Ok(match self.must_wait() {
             None => Progress::Done(self.finish_deletion(session, now)),
-            Some(mark) => Progress::Waiting(self.defer(mark, Deferred::Deletion(Box::new(session)), now)),
+            Some(mark) => Progress::Waiting(self.defer(mark, DeferredTask::Deletion(Box::new(session)), now)),
         })
     }
 

@@ -69,7 +69,7 @@ impl Flavor for Room<'_> {
 
 /// One place for a session.
 #[derive(Debug)]
-struct Place {
+struct PackedSlot {
     seid: Seid,
     packed: Option<Box<[u8]>>,
     /// The counter of its first URR, to be read without unpacking.
@@ -79,7 +79,7 @@ struct Place {
 /// All sessions of the node, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct PackedSessions {
-    places: Vec<Place>,
+    places: Vec<PackedSlot>,
     free: Vec<u32>,
     len: u32,
     dictionary: Dictionary,
@@ -96,7 +96,7 @@ impl PackedSessions {
     /// A number for a new session.
     pub(super) fn reserve(&mut self) -> SessionIndex {
         SessionIndex(self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { seid: Seid(0), packed: None, counter: None });
+            self.places.push(PackedSlot { seid: Seid(0), packed: None, counter: None });
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         }))
     }
@@ -117,8 +117,11 @@ impl PackedSessions {
                     None => self.len += 1,
                 }
                 let counter = session.state.meters.values().next().map(|meter| meter.slot);
-                *place =
-                    Place { seid: session.seid, packed: Some(self.dictionary.keep(&self.octets)), counter };
+                *place = PackedSlot {
+                    seid: session.seid,
+                    packed: Some(self.dictionary.keep(&self.octets)),
+                    counter,
+                };
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -176,8 +179,8 @@ impl PackedSessions {
 
     /// The sessions of a subscriber. Their places are all looked at: some 20 ms a million.
     pub(super) fn of_imsi(&self, imsi: Imsi) -> Vec<Session> {
-        let begins = Dictionary::front(&postcard::to_allocvec(&Some(imsi)).unwrap_or_default());
-        let may_be = |place: &Place| {
+        let begins = Dictionary::head(&postcard::to_allocvec(&Some(imsi)).unwrap_or_default());
+        let may_be = |place: &PackedSlot| {
             place.packed.as_ref().and_then(|packed| packed.get(1..)).is_some_and(|at| at.starts_with(&begins))
         };
         let found = (0u32..).zip(&self.places).filter(|(_, place)| may_be(place));
@@ -191,7 +194,7 @@ impl PackedSessions {
         taken.skip(skip).take(limit).filter_map(|(index, place)| self.unpack(SessionIndex(index), place))
     }
 
-    fn unpack(&self, index: SessionIndex, place: &Place) -> Option<Session> {
+    fn unpack(&self, index: SessionIndex, place: &PackedSlot) -> Option<Session> {
         let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
         match postcard::from_bytes::<SessionState>(&octets) {
             Ok(state) => Some(Session { seid: place.seid, index, state }),

@@ -142,5 +142,5 @@ pub struct SessionSummary {
     /// Volume since the session began, by its URR that saw the most.
     pub volume: Volume,
     /// Ethernet addresses that it was found to have; `None` unless it is an Ethernet session.
-    pub stations: Option<Vec<Mac>>,
+    pub fdb: Option<Vec<Mac>>,
 }

@@ -17,11 +17,11 @@ const PER_STATION: usize = 16;
 const BINDINGS_MAX: usize = 262_144;
 
 /// A place for IP addresses: a VLAN of a network instance. The address of the station in it means nothing.
-type Place = (Station, IpAddr);
+type BindingScope = (Station, IpAddr);
 
 #[derive(Debug, Default)]
 struct State {
-    stations: HashMap<Place, Mac>,
+    fdb: HashMap<BindingScope, Mac>,
     addresses: HashMap<Station, Vec<IpAddr>>,
 }
 
@@ -29,7 +29,7 @@ struct State {
 #[derive(Debug, Default)]
 pub struct Bindings(Mutex<State>);
 
-fn place(station: &Station, address: IpAddr) -> Place {
+fn place(station: &Station, address: IpAddr) -> BindingScope {
     (Station { mac: Mac::default(), ..*station }, address)
 }
 
@@ -37,27 +37,27 @@ impl Bindings {
     /// A station says that an address is its own. Beyond the bounds nobody listens.
     pub fn learn(&self, station: Station, address: IpAddr) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { stations, addresses } = &mut *state;
+        let State { fdb, addresses } = &mut *state;
         let key = place(&station, address);
-        match stations.get(&key).copied() {
+        match fdb.get(&key).copied() {
             Some(mac) if mac == station.mac => return,
             Some(before) => remove(addresses, &Station { mac: before, ..station }, address),
-            None if stations.len() >= BINDINGS_MAX => return,
+            None if fdb.len() >= BINDINGS_MAX => return,
             None => {}
         }
         let own = addresses.entry(station).or_default();
         if own.len() == PER_STATION {
             // The oldest of its own gives way.
-            stations.remove(&place(&station, own.remove(0)));
+            fdb.remove(&place(&station, own.remove(0)));
         }
         own.push(address);
-        stations.insert(key, station.mac);
+        fdb.insert(key, station.mac);
     }
 
     /// The station that has an address, in the VLAN and network instance of `asker`.
     pub fn find(&self, asker: &Station, address: IpAddr) -> Option<Station> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mac = *state.stations.get(&place(asker, address))?;
+        let mac = *state.fdb.get(&place(asker, address))?;
         Some(Station { mac, ..*asker })
     }
 
@@ -65,19 +65,19 @@ impl Bindings {
     pub fn forget(&self, station: &Station) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for address in state.addresses.remove(station).unwrap_or_default() {
-            state.stations.remove(&place(station, address));
+            state.fdb.remove(&place(station, address));
         }
     }
 
     /// Forgets the addresses of stations that are not there any more.
     pub fn retain(&self, is_there: impl Fn(&Station) -> bool) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { stations, addresses } = &mut *state;
+        let State { fdb, addresses } = &mut *state;
         addresses.retain(|station, own| {
             let stays = is_there(station);
             if !stays {
                 for address in own {
-                    stations.remove(&place(station, *address));
+                    fdb.remove(&place(station, *address));
                 }
             }
             stays

@@ -105,8 +105,8 @@ pub(crate) fn take_tags(frame: &mut Frame, tags: usize) -> bool {
 /// is changed, when there is no room.
 #[must_use]
 pub(crate) fn put_tags(frame: &mut Frame, tags: &[u8]) -> bool {
-    let Some(front) = frame.prepend(tags.len()) else { return false };
-    let Some(header) = front.get_mut(..tags.len() + ADDRESSES) else { return false };
+    let Some(head) = frame.prepend(tags.len()) else { return false };
+    let Some(header) = head.get_mut(..tags.len() + ADDRESSES) else { return false };
     header.copy_within(tags.len().., 0);
     header[ADDRESSES..].copy_from_slice(tags);
     true

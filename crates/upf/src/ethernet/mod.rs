@@ -7,20 +7,20 @@
 //! ```
 //! - [`frame`]: what is read of a frame;
 //! - [`lan`]: network instances whose LANs are bridged;
-//! - [`stations`]: where each Ethernet address is;
+//! - [`fdb`]: where each Ethernet address is;
 //! - [`bindings`]: which IP addresses each of them has.
 
 pub mod bindings;
+pub mod fdb;
 pub mod frame;
 pub mod lan;
-pub mod stations;
 
 use std::time::Duration;
 
 use self::bindings::Bindings;
+use self::fdb::FdbStations;
 use self::frame::Vlan;
 use self::lan::EthernetLans;
-use self::stations::Stations;
 use crate::record::InstanceId;
 use crate::rules::Mac;
 
@@ -90,7 +90,7 @@ impl kaido_table::Key for Station {
 #[derive(Debug)]
 pub struct Ethernet {
     /// Where addresses are.
-    pub(crate) stations: Stations,
+    pub(crate) fdb: FdbStations,
     /// Which IP addresses they have.
     pub(crate) bindings: Bindings,
 }
@@ -98,6 +98,6 @@ pub struct Ethernet {
 impl Ethernet {
     /// Nothing known.
     pub(crate) fn new(settings: &EthernetSettings) -> Self {
-        Self { stations: Stations::new(settings), bindings: Bindings::default() }
+        Self { fdb: FdbStations::new(settings), bindings: Bindings::default() }
     }
 }

@@ -28,7 +28,7 @@ pub struct ControlPlaneMessage {
 
 /// What the workers take out at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct TakenBatch {
     pub(crate) messages: VecDeque<ControlPlaneMessage>,
     /// Messages of strangers that were refused.
     pub(crate) strangers: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Taken {
     pub(crate) beyond_rate: u64,
 }
 
-impl Taken {
+impl TakenBatch {
     /// What was refused, by reason.
     pub(crate) fn refused(&self) -> [(DropReason, u64); 2] {
         [(DropReason::NotControlPlane, self.strangers), (DropReason::ControlPlaneRate, self.beyond_rate)]
@@ -46,14 +46,14 @@ impl Taken {
 /// Messages that wait.
 #[derive(Debug)]
 pub(crate) struct ControlPlaneInbox {
-    waiting: Mutex<(Taken, RateLimit)>,
+    waiting: Mutex<(TakenBatch, RateLimit)>,
     /// Whether there is anything to take, so that workers that look need no lock.
     has_news: AtomicBool,
 }
 
 impl ControlPlaneInbox {
     pub(super) fn new() -> Self {
-        let waiting = Mutex::new((Taken::default(), RateLimit::new(TAKEN_PER_SECOND)));
+        let waiting = Mutex::new((TakenBatch::default(), RateLimit::new(TAKEN_PER_SECOND)));
         Self { waiting, has_news: AtomicBool::new(false) }
     }
 
@@ -80,7 +80,7 @@ impl ControlPlaneInbox {
     }
 
     /// Takes everything.
-    pub(crate) fn take(&self) -> Taken {
+    pub(crate) fn take(&self) -> TakenBatch {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_news.store(false, Ordering::Relaxed);
         std::mem::take(&mut waiting.0)

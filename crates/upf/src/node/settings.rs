@@ -52,7 +52,7 @@ pub struct EndpointScope {
 
 /// How the ToS or Traffic Class octet of packets into tunnels is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marking {
+pub struct DscpMarking {
     /// Congestion marks go over, into tunnels and out of them (RFC 6040 normal mode). Without it outer headers are Not-ECT, and
     /// marks on them count for nothing.
     pub ecn: bool,
@@ -62,13 +62,13 @@ pub struct Marking {
     pub dscp_of_qfi: [Option<u8>; 64],
 }
 
-impl Default for Marking {
+impl Default for DscpMarking {
     fn default() -> Self {
         Self { ecn: true, copies_dscp: false, dscp_of_qfi: [None; 64] }
     }
 }
 
-impl Marking {
+impl DscpMarking {
     /// The outer octet, and the bits of the packet's own that go over into it, of a FAR's Transport Level Marking and a QFI.
     pub(crate) fn outer(&self, marking: Option<u8>, qfi: Option<Qfi>) -> (u8, u8) {
         let of_qfi = |qfi: Qfi| self.dscp_of_qfi.get(usize::from(qfi.0)).copied().flatten();
@@ -137,12 +137,12 @@ pub struct ForwardingPolicy {
     /// Its name.
     pub name: String,
     /// Where packets go.
-    pub way: PolicyWay,
+    pub way: PolicyTarget,
 }
 
 /// Where a forwarding policy leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyWay {
+pub enum PolicyTarget {
     /// By the way to that address.
     NextHop(IpAddr),
     /// Out of that network instance.
@@ -167,7 +167,7 @@ pub struct NodeSettings {
     /// Choice of the outer source port.
     pub outer_source_port: OuterSourcePort,
     /// How the ToS or Traffic Class octet of outer headers is made, and what becomes of it.
-    pub marking: Marking,
+    pub marking: DscpMarking,
     /// Whether outer UDP checksums are computed or zero.
     pub udp_checksums: UdpChecksums,
     /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
@@ -218,7 +218,7 @@ impl Default for NodeSettings {
             ports: Vec::new(),
             predefined: Vec::new(),
             outer_source_port: OuterSourcePort::default(),
-            marking: Marking::default(),
+            marking: DscpMarking::default(),
             udp_checksums: UdpChecksums::default(),
             workers_share_sessions: true,
             ue_to_ue: UeToUe::default(),

@@ -4,7 +4,7 @@ use super::*;
 use crate::extended::{Egress, Exit, ExtendedActions, Local, PlainHeader, UeToUe};
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
-use crate::record::{Counted, Detection, EndpointId, FilteredRule, SessionFacts, Tunnel};
+use crate::record::{CountScope, Detection, EndpointId, FilteredRule, SessionFacts, Tunnel};
 use crate::rules::{
     AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
@@ -43,18 +43,22 @@ struct Rule {
 
 impl Rule {
     fn downlink(node: &Node, peer: &str, local: u8) -> Self {
-        let shape =
-            TunnelShape { qfi: Some(Qfi(9)), tos: 0xb8, ..TunnelShape::plain(ip(peer), EndpointId(local)) };
+        let encap = EncapTemplate {
+            qfi: Some(Qfi(9)),
+            tos: 0xb8,
+            ..EncapTemplate::plain(ip(peer), EndpointId(local))
+        };
         let mut usage = UsageSlots::default();
         assert!(
-            usage.push(UsageSlot(3), Counted::Passed, false) && usage.push(UsageSlot(5), Counted::All, false)
+            usage.push(UsageSlot(3), CountScope::Passed, false)
+                && usage.push(UsageSlot(5), CountScope::All, false)
         );
         Self {
             direction: Direction::Downlink,
             apply: ApplyAction { forward: true, ..ApplyAction::default() },
             gate_open: true,
             qos: Enforcement::default(),
-            destination: Destination::Tunnel(node.tunnels.tunnel(shape, Teid(77))),
+            destination: Destination::Tunnel(node.tunnels.tunnel(encap, Teid(77))),
             usage,
             qfis: None,
             ue: UE,
@@ -90,7 +94,7 @@ impl Rule {
         FilteredRule { detection, action, extended: None, on_quota: Box::new([]) }
     }
 
-    fn translated(&self, node: &Node) -> Result<KernelRecord, Unfit> {
+    fn translated(&self, node: &Node) -> Result<KernelRecord, OffloadRefusal> {
         translated(&self.record(), node)
     }
 }
@@ -100,7 +104,7 @@ fn asking(rule: &FilteredRule, detection: Detection) -> FilteredRule {
 }
 
 /// The kernel's form of a record under a key of its direction.
-fn translated(record: &Record, node: &Node) -> Result<KernelRecord, Unfit> {
+fn translated(record: &Record, node: &Node) -> Result<KernelRecord, OffloadRefusal> {
     let key = match record.direction() {
         Direction::Uplink => SessionKey::tunnel(EndpointId(1), Teid(1)),
         Direction::Downlink => SessionKey::ipv4(InstanceId(0), Ipv4Addr::new(10, 60, 0, 7)),
@@ -116,12 +120,12 @@ fn of_one(
     destination: KernelDestination,
 ) -> KernelRecord {
     let rule = Ok(KernelRule { usage, policers: Enforcement::default(), destination });
-    let lines = [KernelLine { ask: FlowAsk::any(qfi), rule }].into_iter().collect();
+    let lines = [KernelLine { ask: FlowMatch::any(qfi), rule }].into_iter().collect();
     KernelRecord { session: SessionIndex(4), direction, ue: UE, lines, beyond: None }
 }
 
 /// Where packets of its one rule go.
-fn goes(record: Result<KernelRecord, Unfit>) -> Result<KernelDestination, Unfit> {
+fn goes(record: Result<KernelRecord, OffloadRefusal>) -> Result<KernelDestination, OffloadRefusal> {
     record.map(|record| record.lines[0].rule.unwrap().destination)
 }
 
@@ -129,15 +133,15 @@ fn goes(record: Result<KernelRecord, Unfit>) -> Result<KernelDestination, Unfit>
 fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
     let node = node();
     let down = Rule::downlink(&node, "10.3.0.2", 1);
-    let Destination::Tunnel(Tunnel { shape, id: Some(id), teid }) = down.destination else { unreachable!() };
-    let tunnel = KernelDestination::Tunnel { id, shape, udp_checksum: false, teid };
+    let Destination::Tunnel(Tunnel { encap, id: Some(id), teid }) = down.destination else { unreachable!() };
+    let tunnel = KernelDestination::Tunnel { id, encap, udp_checksum: false, teid };
     assert_eq!(down.translated(&node), Ok(of_one(Direction::Downlink, None, down.usage, tunnel)));
     for (peer, local) in [("fd00:3::2", 0), ("10.3.0.65", 1)] {
         let goes = goes(Rule::downlink(&node, peer, local).translated(&node));
-        let Ok(KernelDestination::Tunnel { udp_checksum: true, shape, .. }) = goes else {
+        let Ok(KernelDestination::Tunnel { udp_checksum: true, encap, .. }) = goes else {
             panic!("{peer}: {goes:?}");
         };
-        assert_eq!(shape.peer, peer.parse::<IpAddr>().unwrap());
+        assert_eq!(encap.peer, peer.parse::<IpAddr>().unwrap());
     }
     let up = |qfi| of_one(Direction::Uplink, qfi, down.usage, KernelDestination::Routed);
     assert_eq!(Rule::uplink(&node).translated(&node), Ok(up(None)));
@@ -162,7 +166,7 @@ fn what_is_dropped_whole_is_dropped_there_for_the_reason_that_a_worker_gives() {
     assert_eq!(found(drop, true), Ok(KernelDestination::FarDrop));
     assert_eq!(found(drop, false), Ok(KernelDestination::GateClosed));
     assert_eq!(found(buffer, false), Ok(KernelDestination::GateClosed));
-    assert_eq!(found(buffer, true), Err(Unfit::Buffering), "only workers keep packets");
+    assert_eq!(found(buffer, true), Err(OffloadRefusal::Buffering), "only workers keep packets");
     // Where it would go does not matter then.
     let over_ipv6 = Rule { gate_open: false, ..Rule::downlink(&node, "fd00:3::2", 0) };
     assert_eq!(goes(over_ipv6.translated(&node)), Ok(KernelDestination::GateClosed));
@@ -173,18 +177,18 @@ fn what_only_workers_can_do_does_not_fit() {
     let node = node();
     let plain = || Rule::downlink(&node, "10.3.0.2", 1);
     let of_two_families = Rule::downlink(&node, "10.3.0.2", 0);
-    assert_eq!(of_two_families.translated(&node), Err(Unfit::TunnelHeader));
+    assert_eq!(of_two_families.translated(&node), Err(OffloadRefusal::TunnelHeader));
     let routed = Rule { destination: Destination::Routed, ..plain() };
-    assert_eq!(routed.translated(&node), Err(Unfit::Routed), "to UEs");
+    assert_eq!(routed.translated(&node), Err(OffloadRefusal::Routed), "to UEs");
     let relayed = Rule { direction: Direction::Uplink, ..plain() };
-    assert_eq!(relayed.translated(&node), Err(Unfit::Relayed));
+    assert_eq!(relayed.translated(&node), Err(OffloadRefusal::Relayed));
     let mut usage = plain().usage;
     for slot in [6, 7] {
-        assert!(usage.push(UsageSlot(slot), Counted::Passed, false));
+        assert!(usage.push(UsageSlot(slot), CountScope::Passed, false));
         assert!(Rule { usage, ..plain() }.translated(&node).is_ok());
     }
-    assert!(usage.push(UsageSlot(8), Counted::Passed, false));
-    assert_eq!(Rule { usage, ..plain() }.translated(&node), Err(Unfit::Cells), "five counters");
+    assert!(usage.push(UsageSlot(8), CountScope::Passed, false));
+    assert_eq!(Rule { usage, ..plain() }.translated(&node), Err(OffloadRefusal::Cells), "five counters");
 }
 
 #[test]
@@ -203,10 +207,10 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     let closed = Rule { gate_open: false, ..uplink };
     assert_eq!(asked(closed, None), Ok(KernelDestination::GateClosed));
     let buffered = Rule { apply: ApplyAction { buffer: true, ..ApplyAction::default() }, ..uplink };
-    assert_eq!(asked(buffered, None), Err(Unfit::Buffering));
+    assert_eq!(asked(buffered, None), Err(OffloadRefusal::Buffering));
     let downlink = Rule { destination: Destination::Routed, ..Rule::downlink(&node, "10.3.0.2", 1) };
-    assert_eq!(asked(downlink, None), Err(Unfit::Routed), "no gateway leads to UEs");
-    let extended = Err(Unfit::ExtendedActions);
+    assert_eq!(asked(downlink, None), Err(OffloadRefusal::Routed), "no gateway leads to UEs");
+    let extended = Err(OffloadRefusal::ExtendedActions);
     let into =
         |exit| ExtendedActions { egress: Some(Egress { header: None, exit }), ..ExtendedActions::default() };
     assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), extended, "by a policy");
@@ -230,7 +234,7 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
 fn rates_are_the_kernels_and_guarantees_and_rare_containers_the_workers() {
     let node = node();
     let mut usage = UsageSlots::default();
-    for (slot, what) in [(3, Counted::Passed), (4, Counted::Dropped)] {
+    for (slot, what) in [(3, CountScope::Passed), (4, CountScope::Dropped)] {
         assert!(usage.push(UsageSlot(slot), what, slot == 3));
     }
     let up = Rule { usage, ..Rule::uplink(&node) };
@@ -243,19 +247,19 @@ fn rates_are_the_kernels_and_guarantees_and_rare_containers_the_workers() {
     assert_eq!((closed.usage, closed.policers), (usage, Enforcement::default()));
     assert!(qos.push(PolicerSlot(2)) && of(Rule { qos, ..up }).is_ok());
     assert!(qos.push(PolicerSlot(3)));
-    assert_eq!(of(Rule { qos, ..up }), Err(Unfit::Cells), "three rates");
+    assert_eq!(of(Rule { qos, ..up }), Err(OffloadRefusal::Cells), "three rates");
     let mut guaranteed = Enforcement::of(PolicerSlot(1));
     guaranteed.guarantee(PolicerSlot(2));
-    assert_eq!(of(Rule { qos: guaranteed, ..up }), Err(Unfit::Guaranteed));
+    assert_eq!(of(Rule { qos: guaranteed, ..up }), Err(OffloadRefusal::Guaranteed));
     let mut counted = Enforcement::default();
     assert!(counted.count_packets(PolicerSlot(2)));
-    assert_eq!(of(Rule { qos: counted, ..up }), Err(Unfit::PacketRate));
+    assert_eq!(of(Rule { qos: counted, ..up }), Err(OffloadRefusal::PacketRate));
     let down = Rule::downlink(&node, "10.3.0.2", 1);
-    let Destination::Tunnel(Tunnel { shape, teid, .. }) = down.destination else { unreachable!() };
-    let with = |shape| Rule { destination: Destination::Tunnel(node.tunnels.tunnel(shape, teid)), ..down };
-    assert_eq!(of(with(TunnelShape { reflective: true, ..shape })), Err(Unfit::TunnelHeader));
+    let Destination::Tunnel(Tunnel { encap, teid, .. }) = down.destination else { unreachable!() };
+    let with = |encap| Rule { destination: Destination::Tunnel(node.tunnels.tunnel(encap, teid)), ..down };
+    assert_eq!(of(with(EncapTemplate { reflective: true, ..encap })), Err(OffloadRefusal::TunnelHeader));
     let ppi = Some(PagingPolicyIndicator(3));
-    assert_eq!(of(with(TunnelShape { paging_policy: ppi, ..shape })), Err(Unfit::TunnelHeader));
+    assert_eq!(of(with(EncapTemplate { paging_policy: ppi, ..encap })), Err(OffloadRefusal::TunnelHeader));
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn counters_and_policers_fold_as_far_as_there_is_room() {
     let usage = |counters: u32| {
         let mut usage = UsageSlots::default();
         for n in 0..counters {
-            let what = if n % 2 == 0 { Counted::All } else { Counted::Passed };
+            let what = if n % 2 == 0 { CountScope::All } else { CountScope::Passed };
             assert!(usage.push(UsageSlot(n), what, false));
         }
         usage
@@ -302,7 +306,9 @@ fn counters_and_policers_fold_as_far_as_there_is_room() {
 fn a_quota_folds() {
     let node = node();
     let mut usage = UsageSlots::default();
-    assert!(usage.push(UsageSlot(3), Counted::Passed, true) && usage.push(UsageSlot(9), Counted::All, true));
+    assert!(
+        usage.push(UsageSlot(3), CountScope::Passed, true) && usage.push(UsageSlot(9), CountScope::All, true)
+    );
     let record = Rule { usage, ..Rule::downlink(&node, "10.3.0.2", 1) }.record();
     assert!(record.has_folded_quotas());
     let Rules::One(action) = record.rules(&node.tunnels) else { panic!("it does not fold") };
@@ -329,19 +335,20 @@ fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
 
     let found = record(vec![solicitations, guaranteed.clone(), voice.clone(), plain.clone()]).unwrap();
     let asks: Vec<_> = found.lines.iter().map(|line| (line.ask, line.rule.err())).collect();
-    let voice_ask = FlowAsk {
+    let voice_ask = FlowMatch {
         qfi: None,
         protocol: Some(17),
         remote: AddressMatch::V4(Ipv4Addr::new(10, 201, 0, 0), 16),
         ports: Some([[20_000, 40_000], [0, u16::MAX]]),
     };
-    let expected = [(voice_ask, Some(Unfit::Guaranteed)), (voice_ask, None), (FlowAsk::any(None), None)];
+    let expected =
+        [(voice_ask, Some(OffloadRefusal::Guaranteed)), (voice_ask, None), (FlowMatch::any(None), None)];
     assert_eq!(asks, expected, "what no router forwards to needs no line");
-    assert_eq!(found.left().collect::<Vec<_>>(), [Unfit::Guaranteed]);
-    assert_eq!(record(vec![guaranteed]), Err(Unfit::Guaranteed), "no rule fits");
+    assert_eq!(found.left().collect::<Vec<_>>(), [OffloadRefusal::Guaranteed]);
+    assert_eq!(record(vec![guaranteed]), Err(OffloadRefusal::Guaranteed), "no rule fits");
     assert_eq!(
         record(vec![buffering, plain.clone()]),
-        Err(Unfit::Buffering),
+        Err(OffloadRefusal::Buffering),
         "what waits would be overtaken"
     );
 
@@ -349,16 +356,16 @@ fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
     let mut sdf = SdfFilter::parse("permit out 17 from 10.201.0.0/16 to assigned").unwrap();
     sdf.tos = Some((0xb8, 0xfc));
     let class = asking(&plain, Detection { sdf: Box::new([sdf]), ..Detection::default() });
-    assert_eq!(record(vec![class.clone(), plain.clone()]), Err(Unfit::Filters));
+    assert_eq!(record(vec![class.clone(), plain.clone()]), Err(OffloadRefusal::Filters));
     let cut = record(vec![voice.clone(), class, plain.clone()]).unwrap();
-    assert_eq!((cut.lines.len(), cut.beyond), (1, Some(Unfit::Filters)));
+    assert_eq!((cut.lines.len(), cut.beyond), (1, Some(OffloadRefusal::Filters)));
     let app = asking(&plain, Detection { app: Some(crate::apps::AppNumber(0)), ..Detection::default() });
-    assert_eq!(record(vec![app]), Err(Unfit::Filters), "an application");
+    assert_eq!(record(vec![app]), Err(OffloadRefusal::Filters), "an application");
     let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
     let narrow = asking(&plain, Detection { ue: Some(narrow), ..Detection::default() });
-    assert_eq!(record(vec![narrow]), Err(Unfit::Filters), "an address of its own");
+    assert_eq!(record(vec![narrow]), Err(OffloadRefusal::Filters), "an address of its own");
     let many = record(vec![voice; 9]).unwrap();
-    assert_eq!((many.lines.len(), many.beyond), (LINES_MAX, Some(Unfit::Rules)));
+    assert_eq!((many.lines.len(), many.beyond), (LINES_MAX, Some(OffloadRefusal::Rules)));
 }
 
 #[test]
@@ -373,14 +380,14 @@ fn sessions_that_ask_for_more_are_the_workers() {
     assert_eq!(of(facts), None);
     let behind = FramedRoute::of([192, 168, 1, 0].into(), 24);
     let framed = [behind];
-    assert_eq!(of(SessionFacts { framed: &framed, ..facts }), Some(Unfit::Framed));
-    assert_eq!(of(SessionFacts { listens: true, ..facts }), Some(Unfit::Applications));
-    assert_eq!(of(SessionFacts { ethernet: true, ..facts }), Some(Unfit::Ethernet));
+    assert_eq!(of(SessionFacts { framed: &framed, ..facts }), Some(OffloadRefusal::Framed));
+    assert_eq!(of(SessionFacts { inspects: true, ..facts }), Some(OffloadRefusal::Applications));
+    assert_eq!(of(SessionFacts { ethernet: true, ..facts }), Some(OffloadRefusal::Ethernet));
     let ipv6 = Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 56));
     let wide = Rule { ue: UeAddresses { ipv6, ..UE }, ..plain };
-    assert_eq!(wide.translated(&node), Err(Unfit::Prefix), "more than a /64");
+    assert_eq!(wide.translated(&node), Err(OffloadRefusal::Prefix), "more than a /64");
     let of_no_endpoint = SessionKey::tunnel(EndpointId(9), Teid(1));
-    assert_eq!(KernelRecord::of(&of_no_endpoint, &plain.record(), &node), Err(Unfit::Key));
+    assert_eq!(KernelRecord::of(&of_no_endpoint, &plain.record(), &node), Err(OffloadRefusal::Key));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
 
 use super::Worker;
 use super::emit::{self, Ends};
-use super::parse::{Outer, Packet};
+use super::parse::{OuterTunnel, Packet};
 use crate::apps::Apps;
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
@@ -18,7 +18,13 @@ use crate::rules::Teid;
 impl Worker {
     /// A GTP-U message that is not a G-PDU, or a G-PDU whose extension headers we do not understand.
     #[cold]
-    pub(super) fn signalling(&mut self, outer: &Outer, port: PortId, frame: Frame, out: &mut Output<'_>) {
+    pub(super) fn signalling(
+        &mut self,
+        outer: &OuterTunnel,
+        port: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
         if let Some(_unknown) = outer.header.unknown_mandatory {
             if self.extension_notices.admit(out.now()) {
                 let notice = Message::SupportedExtensionHeaders { sequence: 0, types: UNDERSTOOD };
@@ -51,7 +57,13 @@ impl Worker {
 
     /// A G-PDU of no session: its sender is told to forget the tunnel (TS 29.281 7.3.1).
     #[cold]
-    pub(super) fn unknown_teid(&mut self, outer: &Outer, port: PortId, frame: Frame, out: &mut Output<'_>) {
+    pub(super) fn unknown_teid(
+        &mut self,
+        outer: &OuterTunnel,
+        port: PortId,
+        frame: Frame,
+        out: &mut Output<'_>,
+    ) {
         if self.error_indications.admit(out.now()) {
             let indication = Message::ErrorIndication {
                 sequence: 0,
@@ -67,7 +79,7 @@ impl Worker {
 
     fn answer(
         &mut self,
-        outer: &Outer,
+        outer: &OuterTunnel,
         to_port: u16,
         message: &Message<'_>,
         port: PortId,
@@ -79,14 +91,14 @@ impl Worker {
 
     /// Sends an End Marker into a tunnel.
     pub(super) fn end_marker(&mut self, tunnel: &Tunnel, out: &mut Output<'_>) {
-        let src = self.node.settings.endpoints[usize::from(tunnel.shape.local.0)];
+        let src = self.node.settings.endpoints[usize::from(tunnel.encap.local.0)];
         let message = Message::EndMarker { teid: tunnel.teid.0 };
         let on_behalf_of = self.gtpu_port();
-        self.send_message(Ends { src, dst: tunnel.shape.peer }, UDP_PORT, &message, on_behalf_of, out);
+        self.send_message(Ends { src, dst: tunnel.encap.peer }, UDP_PORT, &message, on_behalf_of, out);
     }
 
     /// Answers an Echo Request; tells the control plane of a response that it waits for (TS 29.281 7.2).
-    fn echo(&mut self, outer: &Outer, port: PortId, frame: Frame, out: &mut Output<'_>) {
+    fn echo(&mut self, outer: &OuterTunnel, port: PortId, frame: Frame, out: &mut Output<'_>) {
         let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
         match Message::parse(message) {
             Ok(Message::EchoRequest { sequence, restarted }) => {
@@ -230,8 +242,8 @@ impl Worker {
         if !self.outer(&tunnel).is_some_and(|outer| outer.put_before(tunnel.teid, &mut frame)) {
             return out.release(frame);
         }
-        let resolution = self.next_hops.resolve(tunnel.shape.peer);
-        self.send(resolution, tunnel.shape.peer, port, frame, out);
+        let resolution = self.next_hops.resolve(tunnel.encap.peer);
+        self.send(resolution, tunnel.encap.peer, port, frame, out);
     }
 
     /// The address under which this node speaks as a router: its first on the N6 side, of the family.

@@ -11,8 +11,8 @@ use kaido_table::Seed;
 use kaido_wire::IpProtocol;
 
 use super::parse::Packet;
-use crate::apps::hear::{DnsAnswer, Heard, hear};
 use crate::apps::quic::{Hello, is_initial};
+use crate::apps::sni::{DnsAnswer, ServerName, hear};
 use crate::apps::{AppNumber, Applications, Apps, Catalogue, RETELL};
 use crate::classify::Flow;
 use crate::record::{Direction, SessionIndex};
@@ -80,13 +80,13 @@ impl Sets {
 
 /// ClientHellos of QUIC that are put together: the one that began first gives way.
 #[derive(Debug, Default)]
-struct Hellos {
+struct HelloReassembly {
     hellos: Vec<(u64, Hello)>,
     /// The next to give way.
     next: usize,
 }
 
-impl Hellos {
+impl HelloReassembly {
     /// The ClientHello of a flow.
     fn of(&mut self, key: u64) -> &mut Hello {
         let known = self.hellos.iter().position(|(own, _)| *own == key);
@@ -113,7 +113,7 @@ pub(super) struct Flows {
     generation: u64,
     flows: Sets,
     servers: Sets,
-    hellos: Hellos,
+    hellos: HelloReassembly,
 }
 
 /// What is known of a packet's flow.
@@ -137,7 +137,7 @@ impl Flows {
             catalogue: applications.catalogue(),
             flows: Sets::default(),
             servers: Sets::default(),
-            hellos: Hellos::default(),
+            hellos: HelloReassembly::default(),
         }
     }
 
@@ -172,8 +172,10 @@ impl Flows {
                     let payload = tcp_payload(upper);
                     entry.heard += u8::from(!payload.is_empty());
                     entry.apps = match hear(payload) {
-                        Some(Heard::Tls(host)) => self.catalogue.of_host(host, None, DomainSource::TlsSni),
-                        Some(Heard::Http(host, path)) => {
+                        Some(ServerName::Tls(host)) => {
+                            self.catalogue.of_host(host, None, DomainSource::TlsSni)
+                        }
+                        Some(ServerName::Http(host, path)) => {
                             self.catalogue.of_host(host, Some(path), DomainSource::Any)
                         }
                         None => Apps::new(),

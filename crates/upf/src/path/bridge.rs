@@ -9,12 +9,12 @@ use kaido_wire::{ArpOperation, ArpRepr, EtherType, MacAddr};
 
 use super::Worker;
 use super::copy::copy_of;
-use super::forward::{Arrival, Origin};
+use super::forward::{ArrivalInfo, Origin};
 use super::lan::write_arp;
-use super::proxy::Asked;
+use super::proxy::ProxyQuery;
+use crate::ethernet::fdb::{LearnedAddress, Owner, Refusal};
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, put_tags, take_tags};
 use crate::ethernet::lan::EthernetLanId;
-use crate::ethernet::stations::{Learned, Owner, Refusal};
 use crate::ethernet::{Station, UnknownUnicast};
 use crate::node::WorkerEvent;
 use crate::record::{
@@ -62,7 +62,7 @@ impl Worker {
         guard: &Guard<'_>,
         record: &Record,
         (action, rule): (&Action, &EthernetRule),
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         seen: &EthernetFrame,
         mut frame: Frame,
         out: &mut Output<'_>,
@@ -84,7 +84,7 @@ impl Worker {
         let passage = Passage { instance, virtual_network, port: from, sender: Some(session) };
         let station = passage.station(seen);
         let node = self.node.clone();
-        match node.ethernet.stations.learn(guard, station, session, (action.pdr, sent), out.now()) {
+        match node.ethernet.fdb.learn(guard, station, session, (action.pdr, sent), out.now()) {
             Ok(learned) => self.tell_of(learned),
             Err(refusal) => {
                 let reason = match refusal {
@@ -104,7 +104,7 @@ impl Worker {
             return self.frame_to_session(guard, passage, session, answer, out);
         }
         let kept_apart = node.settings.ue_to_ue == UeToUe::Drop && !virtual_network;
-        let owner = node.ethernet.stations.owner(guard, &passage.destination(seen));
+        let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let reason = match owner {
             Some(Owner::Session(other)) if other == session => Some(DropReason::EthernetFiltered),
             Some(Owner::Session(_)) if kept_apart => Some(DropReason::UeToUe),
@@ -165,12 +165,12 @@ impl Worker {
         }
         let passage = Passage { instance: of_lan.instance, virtual_network: false, port, sender: None };
         let station = passage.station(seen);
-        match node.ethernet.stations.hear(guard, station, out.now()) {
+        match node.ethernet.fdb.hear(guard, station, out.now()) {
             Ok(learned) => self.tell_of(learned),
             Err(_) => return out.drop(port, frame, DropReason::EthernetLooped),
         }
         let asked = self.listen(guard, station, seen, &frame);
-        let owner = node.ethernet.stations.owner(guard, &passage.destination(seen));
+        let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let floods = node.settings.ethernet.unknown_unicast == UnknownUnicast::Flood;
         match owner {
             Some(Owner::Session(session)) => self.frame_to_session(guard, passage, session, frame, out),
@@ -218,7 +218,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         passage: Passage,
-        mut asked: Option<(Asked, EthernetLanId)>,
+        mut asked: Option<(ProxyQuery, EthernetLanId)>,
         seen: &EthernetFrame,
         frame: &Frame,
         out: &mut Output<'_>,
@@ -260,14 +260,14 @@ impl Worker {
 
     /// The sessions that a frame to many goes to, and how many it does not go to as they are too many.
     fn members(&mut self, instance: InstanceId, within: bool) -> Members {
-        let stations = &self.node.ethernet.stations;
-        let generation = stations.members_changed();
+        let fdb = &self.node.ethernet.fdb;
+        let generation = fdb.members_changed();
         if generation != self.flood.generation {
             self.flood.known.clear();
             self.flood.generation = generation;
         }
         let (members, more) = self.flood.known.entry((instance, within)).or_insert_with(|| {
-            let (some, all) = stations.members(instance, within, self.node.settings.ethernet.flood_max);
+            let (some, all) = fdb.members(instance, within, self.node.settings.ethernet.flood_max);
             let more = all - some.len();
             (some.into(), more)
         });
@@ -299,7 +299,7 @@ impl Worker {
     }
 
     /// Tells the control side whose addresses have changed.
-    fn tell_of(&mut self, Learned { gained, lost }: Learned) {
+    fn tell_of(&mut self, LearnedAddress { gained, lost }: LearnedAddress) {
         for session in [gained, lost].into_iter().flatten() {
             self.send_event(WorkerEvent::Stations { session });
         }
@@ -337,7 +337,7 @@ impl Worker {
             &EtherType::ARP.0.to_be_bytes(),
         ]
         .concat();
-        if write_arp(&announcement, &mut frame).is_some() && put_front(&mut frame, &header) {
+        if write_arp(&announcement, &mut frame).is_some() && prepend_header(&mut frame, &header) {
             self.frame_to_lan(id, lan.port, frame, out);
         } else {
             out.release(frame);
@@ -352,9 +352,9 @@ impl Passage {
         if self.virtual_network { key.within_virtual_network() } else { key }
     }
 
-    fn arrival(&self, key: SessionKey) -> Arrival {
+    fn arrival(&self, key: SessionKey) -> ArrivalInfo {
         let origin = if self.sender.is_some() { Origin::OtherUe } else { Origin::Port };
-        Arrival { origin, ..Arrival::new(self.port, key, None) }
+        ArrivalInfo { origin, ..ArrivalInfo::new(self.port, key, None) }
     }
 }
 
@@ -363,9 +363,9 @@ fn is_of(record: &Record, session: SessionIndex) -> bool {
 }
 
 /// Puts a header before what a frame holds; `false` when there is no room.
-pub(super) fn put_front(frame: &mut Frame, header: &[u8]) -> bool {
+pub(super) fn prepend_header(frame: &mut Frame, header: &[u8]) -> bool {
     debug_assert!(header.len() > ADDRESSES);
-    let Some(front) = frame.prepend(header.len()) else { return false };
-    front[..header.len()].copy_from_slice(header);
+    let Some(head) = frame.prepend(header.len()) else { return false };
+    head[..header.len()].copy_from_slice(header);
     true
 }

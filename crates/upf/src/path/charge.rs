@@ -14,7 +14,7 @@ use crate::usage::UsageSlot;
 
 /// The rule that a packet matched.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matched<'m> {
+pub(super) struct MatchedRule<'m> {
     pub(super) record: &'m Record,
     /// What is done with the packet.
     pub(super) action: &'m Action,
@@ -24,7 +24,7 @@ pub(super) struct Matched<'m> {
     pub(super) on_quota_of: Option<UsageSlot>,
 }
 
-impl Matched<'_> {
+impl MatchedRule<'_> {
     /// What a packet of so many octets owes.
     #[inline]
     pub(super) fn charge(&self, octets: usize) -> Charge {
@@ -63,7 +63,7 @@ impl Charge {
 
 /// What has become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum SendResult {
     /// It was handed to a port.
     Left,
     /// It waits for its next hop.
@@ -76,13 +76,13 @@ impl Worker {
     /// Charges a packet of so many octets for what has become of it; `false` when it was dropped. The rates pay for one that
     /// waits at once: else a burst would pass them meanwhile.
     #[inline]
-    pub(super) fn charge(&mut self, rule: &Matched<'_>, octets: usize, sent: Sent) -> bool {
+    pub(super) fn charge(&mut self, rule: &MatchedRule<'_>, octets: usize, sent: SendResult) -> bool {
         match sent {
-            Sent::Left => self.count_octets(rule.record, rule.action, octets, false),
-            Sent::Waits => self.spend(rule.record, rule.action, octets),
-            Sent::Dropped => {}
+            SendResult::Left => self.count_octets(rule.record, rule.action, octets, false),
+            SendResult::Waits => self.spend(rule.record, rule.action, octets),
+            SendResult::Dropped => {}
         }
-        sent != Sent::Dropped
+        sent != SendResult::Dropped
     }
 
     /// Sends a packet whose next hop has become known, and charges it. One whose session or rule is gone by now, or whose quota
@@ -94,7 +94,7 @@ impl Worker {
         from: PortId,
         frame: Frame,
         out: &mut Output<'_>,
-        send: impl FnOnce(&mut Self, Frame, &mut Output<'_>) -> Sent,
+        send: impl FnOnce(&mut Self, Frame, &mut Output<'_>) -> SendResult,
     ) {
         let Some(charge) = charge else {
             send(self, frame, out);
@@ -112,7 +112,7 @@ impl Worker {
                 out.drop(from, frame, DropReason::QuotaExhausted);
             }
             Some((record, action)) => {
-                if send(self, frame, out) == Sent::Left {
+                if send(self, frame, out) == SendResult::Left {
                     self.count_usage(record, &action, charge.octets, false);
                 }
             }

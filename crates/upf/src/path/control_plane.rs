@@ -12,11 +12,11 @@ use kaido_table::Guard;
 use kaido_wire::gtpu;
 
 use super::Worker;
-use super::charge::Matched;
+use super::charge::MatchedRule;
 use super::emit;
-use super::forward::Arrival;
-use super::parse::{Packet, Parsed, is_own, message};
-use super::relay::Stored;
+use super::forward::ArrivalInfo;
+use super::parse::{Packet, ParsedFrame, is_own, message};
+use super::relay::StoredExtensions;
 use crate::node::ControlPlaneMessage;
 use crate::record::{Direction, ExtendedActions, Tunnel};
 
@@ -72,10 +72,10 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn tunnel_over_n4(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         extended: &ExtendedActions,
         tunnel: &Tunnel,
-        arrival: &Arrival,
+        arrival: &ArrivalInfo,
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
@@ -85,19 +85,19 @@ impl Worker {
             out.drop(from, frame, DropReason::ControlPlaneRate);
             return None;
         }
-        let shape = &tunnel.shape;
+        let encap = &tunnel.encap;
         let extensions = if arrival.key.is_tunnel() {
-            self.stored.for_tunnel(shape, extended.deletes_container)
+            self.stored.for_tunnel(encap, extended.deletes_container)
         } else {
             emit::decrement_ttl(frame.data_mut());
-            Stored::default().for_tunnel(shape, false)
+            StoredExtensions::default().for_tunnel(encap, false)
         };
         if extensions.put_message(tunnel.teid, &mut frame).is_err() {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        let own = self.node.settings.endpoints[usize::from(shape.local.0)];
-        if self.send_over_n4(from, own, SocketAddr::new(shape.peer, gtpu::UDP_PORT), frame, out) {
+        let own = self.node.settings.endpoints[usize::from(encap.local.0)];
+        if self.send_over_n4(from, own, SocketAddr::new(encap.peer, gtpu::UDP_PORT), frame, out) {
             self.count(rule.record, rule.action, packet, false);
         }
         None
@@ -127,10 +127,10 @@ impl Worker {
                 out.drop(port, frame, DropReason::NotControlPlane);
                 continue;
             }
-            self.stored = Stored::default();
+            self.stored = StoredExtensions::default();
             let parsed = message((from.ip(), from.port()), endpoint, &octets, octets.len(), 0);
             let record = match &parsed {
-                Parsed::Tunnel(key, _) => node.table.get(guard, key),
+                ParsedFrame::Tunnel(key, _) => node.table.get(guard, key),
                 _ => None,
             };
             if record.is_some_and(|record| record.direction() == Direction::Uplink) {

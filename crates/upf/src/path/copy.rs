@@ -27,8 +27,8 @@ impl Worker {
                 out.drop(from, copy, DropReason::NoHeadroom);
                 continue;
             }
-            let resolution = self.next_hops.resolve(tunnel.shape.peer);
-            self.send(resolution, tunnel.shape.peer, from, copy, out);
+            let resolution = self.next_hops.resolve(tunnel.encap.peer);
+            self.send(resolution, tunnel.encap.peer, from, copy, out);
         }
     }
 }

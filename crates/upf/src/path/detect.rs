@@ -21,7 +21,7 @@ impl Worker {
         packet: &Packet,
         data: &[u8],
     ) -> Apps {
-        if !record.listens() {
+        if !record.inspects() {
             return Apps::new();
         }
         let direction = record.direction();

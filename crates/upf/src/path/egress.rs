@@ -7,9 +7,9 @@ use kaido_table::Guard;
 use kaido_wire::{Error, IpProtocol, ecn};
 
 use super::Worker;
-use super::charge::Matched;
+use super::charge::MatchedRule;
 use super::emit::{self, Ends};
-use super::forward::{Arrival, Origin};
+use super::forward::{ArrivalInfo, Origin};
 use super::parse::Packet;
 use crate::extended::{Egress, Exit, ExtendedActions, PlainHeader};
 use crate::node::NodeSettings;
@@ -26,9 +26,9 @@ impl Worker {
     pub(super) fn steer(
         &mut self,
         guard: &Guard<'_>,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         extended: &ExtendedActions,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
@@ -49,7 +49,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn onward(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         extended: &ExtendedActions,
         from: PortId,
         packet: &Packet,
@@ -66,7 +66,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As above.
     pub(super) fn leave(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         egress: &Egress,
         from: PortId,
         packet: &Packet,

@@ -144,9 +144,9 @@ impl FlowFields {
 
     /// Of an IPv4 packet without options.
     #[inline(always)]
-    pub(super) fn of_usual_v4(packet: &[u8]) -> Self {
+    pub(super) fn of_fast_v4(packet: &[u8]) -> Self {
         let class = packet.get(1).copied().unwrap_or(0);
-        Self { src_port: entropy_port_usual_v4(packet), class, is_ip: true }
+        Self { src_port: entropy_port_fast_v4(packet), class, is_ip: true }
     }
 
     /// Of an IPv6 packet.
@@ -168,7 +168,7 @@ fn entropy_port_v4(packet: &[u8]) -> u16 {
 
 /// As [`entropy_port_v4`], without options.
 #[inline(always)]
-fn entropy_port_usual_v4(packet: &[u8]) -> u16 {
+fn entropy_port_fast_v4(packet: &[u8]) -> u16 {
     // The header, and the ports behind it.
     let Some(head) = packet.first_chunk::<24>() else { return entropy_port_v4(packet) };
     let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -5,7 +5,7 @@ use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
 
 use super::Worker;
-use super::parse::Outer;
+use super::parse::OuterTunnel;
 use crate::record::{Rules, SessionKey, Tunnel};
 use crate::rules::Teid;
 
@@ -19,7 +19,7 @@ impl Worker {
     pub(super) fn end_marker_came(
         &mut self,
         guard: &Guard<'_>,
-        outer: &Outer,
+        outer: &OuterTunnel,
         port: PortId,
         frame: Frame,
         out: &mut Output<'_>,

@@ -1,6 +1,6 @@
-//! The fast path: packets of the usual shape, of sessions whose rules fold into their record.
+//! The fast path: packets eligible for the fast path, of sessions whose rules fold into their record.
 //!
-//! [`super::read`] says what the usual shape is. All other packets, and those that are not simply forwarded, take the slow path in
+//! [`super::read`] says which packets are eligible. All other packets, and those that are not simply forwarded, take the slow path in
 //! [`super::forward`], which reads the frame again and knows all cases. Both paths give the same bytes: the shared vectors and
 //! a property test say so. Where a whole group of packets takes the same path, IPv4 packets of simple records have loops of their
 //! own, with the pieces of the fast path and nothing between them.
@@ -15,10 +15,10 @@ use super::Worker;
 use super::emit::{self, FlowFields};
 use super::group::Exit;
 use super::mss::may_be_syn;
-use super::read::{Arrived, IP_AT, be32, be64, be128, usual_ipv4, usual_ipv6};
+use super::read::{FrameHead, IP_AT, be32, be64, be128, fast_ipv4, fast_ipv6};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
-use crate::record::{Direction, FastPath, Record, ShapeId, SimpleForward};
+use crate::record::{Direction, EncapTemplateId, FastPath, Record, SimpleForward};
 use crate::usage::UsageSlot;
 
 /// Where the user packet begins in a tunnel over IPv4, and over IPv6, without extension headers.
@@ -26,10 +26,10 @@ const TUNNELLED_AT: [usize; 2] = [TUNNEL + ipv4::HEADER_LEN, TUNNEL + ipv6::HEAD
 const TUNNEL: usize = IP_AT + udp::HEADER_LEN + gtpu::HEADER_LEN;
 
 impl Worker {
-    /// Makes a packet of the usual shape ready to leave, and says from which port. None, with the frame
+    /// Makes a packet eligible for the fast path ready to leave, and says from which port. None, with the frame
     /// unchanged, when this is not so simple.
     #[inline(never)]
-    pub(super) fn fast(&mut self, record: &Record, arrived: &Arrived, frame: &mut Frame) -> Exit {
+    pub(super) fn fast(&mut self, record: &Record, arrived: &FrameHead, frame: &mut Frame) -> Exit {
         if record.folded_rates().is_empty() {
             return self.fast_at_any_rate(record, arrived, frame).into();
         }
@@ -40,7 +40,7 @@ impl Worker {
     pub(super) fn fast_at_any_rate(
         &mut self,
         record: &Record,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         frame: &mut Frame,
     ) -> Option<PortId> {
         if !record.is_fast(arrived.way) || (record.has_folded_quotas() && self.is_used_up(record)) {
@@ -59,12 +59,12 @@ impl Worker {
         let is_ipv4 = packet.first()? >> 4 == 4;
         if arrived.way == FastPath::UP {
             if is_ipv4 {
-                let (total, dst) = self.usual_from_ue_v4(record, packet.first_chunk()?, arrived)?;
+                let (total, dst) = self.fast_from_ue_v4(record, packet.first_chunk()?, arrived)?;
                 self.send_on::<V4>(record, Direction::Uplink, arrived, total, dst, frame)
             } else {
                 let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
                 let dst = be128(header, 24);
-                let total = usual_ipv6(header, arrived.available.into())?;
+                let total = fast_ipv6(header, arrived.available.into())?;
                 let own_source = record.admits_ipv6(be64(header, 8));
                 if header[7] <= 1 || !own_source || !self.ports.is_routed_v6(dst) {
                     return None;
@@ -86,7 +86,7 @@ impl Worker {
         &mut self,
         node: &Node,
         record: &Record,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         frame: &mut Frame,
     ) -> Option<PortId> {
         if !record.is_simple(SimpleForward::UP)
@@ -95,7 +95,7 @@ impl Worker {
             return None;
         }
         let header = frame.window(arrived.offset)?;
-        let (total, dst) = self.usual_from_ue_v4(record, header, arrived)?;
+        let (total, dst) = self.fast_from_ue_v4(record, header, arrived)?;
         let to = self.onto_route::<V4>(record, arrived, total, dst, frame)?;
         self.count_plain(node, record, Direction::Uplink, total);
         Some(to)
@@ -107,7 +107,7 @@ impl Worker {
         &mut self,
         node: &Node,
         record: &Record,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         frame: &mut Frame,
     ) -> Option<PortId> {
         let [first] = frame.window(arrived.offset)?;
@@ -117,7 +117,7 @@ impl Worker {
         if !record.is_simple(SimpleForward::DOWN) || first >> 4 != 4 || total > prepared.packet_max {
             return None;
         }
-        prepared.template.write_usual(teid, frame, arrived.offset.into(), total.into(), |packet| {
+        prepared.template.write_fast(teid, frame, arrived.offset.into(), total.into(), |packet| {
             V4::decrement_ttl(packet);
             V4::flow(packet)
         })?;
@@ -128,14 +128,14 @@ impl Worker {
 
     /// Total length and destination of a packet from a UE, if its header is in order and the packet may be forwarded.
     #[inline(always)]
-    fn usual_from_ue_v4(
+    fn fast_from_ue_v4(
         &self,
         record: &Record,
         header: &[u8; ipv4::HEADER_LEN],
-        arrived: &Arrived,
+        arrived: &FrameHead,
     ) -> Option<(u16, u32)> {
         let dst = be32(header, 16);
-        let total = usual_ipv4(header, arrived.available.into())?;
+        let total = fast_ipv4(header, arrived.available.into())?;
         let own_source = record.admits_ipv4(be32(header, 12));
         (header[8] > 1 && own_source && self.ports.is_routed_v4(dst)).then_some((total, dst))
     }
@@ -146,7 +146,7 @@ impl Worker {
         &mut self,
         record: &Record,
         direction: Direction,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         total: u16,
         dst: F::Address,
         frame: &mut Frame,
@@ -186,7 +186,7 @@ impl Worker {
     fn onto_route<F: Family>(
         &self,
         record: &Record,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         total: u16,
         dst: F::Address,
         frame: &mut Frame,
@@ -197,7 +197,7 @@ impl Worker {
         if usize::from(total) > exit.mtu || !record.leaves_by(exit.instance) || may_be_g_pdu() {
             return None;
         }
-        let (header, packet) = frame.exchange_front::<IP_AT>(arrived.offset.into(), total.into())?;
+        let (header, packet) = frame.rewrite_head::<IP_AT>(arrived.offset.into(), total.into())?;
         header[..6].copy_from_slice(&hop.mac);
         header[6..12].copy_from_slice(&exit.mac);
         header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
@@ -210,7 +210,7 @@ impl Worker {
     fn onto_lan<F: Family>(
         &self,
         id: LanId,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         total: u16,
         dst: F::Address,
         frame: &mut Frame,
@@ -227,8 +227,8 @@ impl Worker {
         let (offset, total) = (arrived.offset.into(), total.into());
         // The room before the packet has to be known here: it is one tag or two.
         let (header, packet) = match lan.tags.inner {
-            None => frame.exchange_front::<{ IP_AT + TAG_LEN }>(offset, total).map(unsized_front)?,
-            Some(_) => frame.exchange_front::<{ IP_AT + 2 * TAG_LEN }>(offset, total).map(unsized_front)?,
+            None => frame.rewrite_head::<{ IP_AT + TAG_LEN }>(offset, total).map(unsized_head)?,
+            Some(_) => frame.rewrite_head::<{ IP_AT + 2 * TAG_LEN }>(offset, total).map(unsized_head)?,
         };
         header[..6].copy_from_slice(&mac);
         header[6..12].copy_from_slice(&exit.mac);
@@ -281,9 +281,9 @@ impl Worker {
     }
 
     #[cold]
-    fn prepare(&mut self, id: ShapeId) {
-        if let Some(shape) = self.node.tunnels.shape(id) {
-            self.prepared.prepare(id, shape, &self.settings, &mut self.next_hops);
+    fn prepare(&mut self, id: EncapTemplateId) {
+        if let Some(encap) = self.node.tunnels.encap(id) {
+            self.prepared.prepare(id, encap, &self.settings, &mut self.next_hops);
         }
     }
 
@@ -304,7 +304,7 @@ impl Worker {
 /// Gives a packet the congestion marks of its outer header; what leaves the fast path after it is given the same again.
 /// `false`, with the packet unchanged, when it cannot carry them.
 #[cold]
-fn take_marks(arrived: &Arrived, frame: &mut Frame) -> bool {
+fn take_marks(arrived: &FrameHead, frame: &mut Frame) -> bool {
     let Some(packet) = frame.data_mut().get_mut(usize::from(arrived.offset)..) else { return false };
     let class = ecn::class(packet);
     let Some(marks) = ecn::decapsulated(class, arrived.ecn) else { return false };
@@ -312,7 +312,7 @@ fn take_marks(arrived: &Arrived, frame: &mut Frame) -> bool {
     true
 }
 
-fn unsized_front<'f, const ROOM: usize>(
+fn unsized_head<'f, const ROOM: usize>(
     (room, packet): (&'f mut [u8; ROOM], &'f mut [u8]),
 ) -> (&'f mut [u8], &'f mut [u8]) {
     (room, packet)
@@ -320,7 +320,7 @@ fn unsized_front<'f, const ROOM: usize>(
 
 /// Whether a user packet may be for a GTP-U entity: UDP to port 2152.
 #[cold]
-fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
+fn may_be_to_gtpu(arrived: &FrameHead, frame: &Frame) -> bool {
     let packet = frame.data().get(usize::from(arrived.offset)..).unwrap_or_default();
     let (protocol, header_len) = match packet.first() {
         Some(first) if first >> 4 == 4 => (packet.get(9), ipv4::HEADER_LEN),
@@ -330,8 +330,8 @@ fn may_be_to_gtpu(arrived: &Arrived, frame: &Frame) -> bool {
     protocol == Some(&IpProtocol::UDP.0) && port.is_none_or(|port| port == gtpu::UDP_PORT.to_be_bytes())
 }
 
-/// The QFI of a tunnelled packet of the usual shape: its PDU session container, if it has one, is the last thing before it.
-pub(super) fn qfi_of(arrived: &Arrived, frame: &Frame) -> Option<u8> {
+/// The QFI of a tunnelled packet eligible for the fast path: its PDU session container, if it has one, is the last thing before it.
+pub(super) fn qfi_of(arrived: &FrameHead, frame: &Frame) -> Option<u8> {
     let offset = usize::from(arrived.offset);
     if arrived.way != FastPath::UP || TUNNELLED_AT.contains(&offset) {
         return None;
@@ -369,7 +369,7 @@ impl Family for V4 {
 
     #[inline(always)]
     fn flow(packet: &[u8]) -> FlowFields {
-        FlowFields::of_usual_v4(packet)
+        FlowFields::of_fast_v4(packet)
     }
 
     #[inline(always)]

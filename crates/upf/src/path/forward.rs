@@ -8,23 +8,23 @@ use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
 use super::Worker;
-use super::charge::Matched;
+use super::buffering::BufferedPacket;
+use super::charge::MatchedRule;
 use super::detect::matching;
 use super::emit::FlowFields;
-use super::hold::Buffered;
 use super::lan::lan_of;
 use super::mss;
 use super::parse::{Packet, is_not_routed, is_own};
 use crate::dropped::DropCount;
 use crate::node::WorkerEvent;
 use crate::record::{
-    Action, Counted, Destination, Direction, Exit, ExtendedActions, N6Exit, QuotaAction, Record, Rules,
+    Action, CountScope, Destination, Direction, Exit, ExtendedActions, N6Exit, QuotaAction, Record, Rules,
     SessionIndex, SessionKey,
 };
 
 /// How a packet came in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(super) struct ArrivalInfo {
     pub(super) port: PortId,
     pub(super) key: SessionKey,
     /// QFI of its PDU session container.
@@ -43,7 +43,7 @@ pub(super) enum Origin {
     OtherUe,
 }
 
-impl Arrival {
+impl ArrivalInfo {
     pub(super) fn new(port: PortId, key: SessionKey, qfi: Option<u8>) -> Self {
         Self { port, key, qfi, suspicion: None, origin: Origin::Port }
     }
@@ -57,7 +57,7 @@ impl Arrival {
     /// TS 23.502 4.9.1.3).
     fn is_forwarded_data(&self, action: &Action) -> bool {
         let to_access =
-            matches!(&action.destination, Destination::Tunnel(tunnel) if !tunnel.shape.container_uplink);
+            matches!(&action.destination, Destination::Tunnel(tunnel) if !tunnel.encap.container_uplink);
         self.key.is_tunnel() && to_access
     }
 
@@ -98,7 +98,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        mut arrival: Arrival,
+        mut arrival: ArrivalInfo,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
@@ -131,7 +131,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
@@ -163,7 +163,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         packet: &Packet,
         frame: Frame,
         buffered_since: Option<Instant>,
@@ -241,8 +241,8 @@ impl Worker {
             out.drop(arrival.port, frame, reason);
             return None;
         }
-        let preferred = out.prefer(self.is_guaranteed(record, action));
-        let rule = &Matched { record, action, key: arrival.key, on_quota_of };
+        let high_priority = out.set_high_priority(self.is_guaranteed(record, action));
+        let rule = &MatchedRule { record, action, key: arrival.key, on_quota_of };
         let left = match action.destination {
             Destination::Routed | Destination::NoTunnel => match extended {
                 Some(extended) => self.steer(guard, rule, extended, arrival, packet, frame, out),
@@ -251,7 +251,7 @@ impl Worker {
             Destination::Tunnel(tunnel)
                 if let Some(extended) = extended
                     && extended.to_control_plane
-                    && self.is_over_n4(tunnel.shape.peer) =>
+                    && self.is_over_n4(tunnel.encap.peer) =>
             {
                 self.tunnel_over_n4(rule, extended, &tunnel, &arrival, packet, frame, out)
             }
@@ -261,7 +261,7 @@ impl Worker {
             }
             Destination::Tunnel(tunnel) => self.tunnel(rule, &tunnel, arrival.port, packet, frame, out),
         };
-        out.prefer(preferred);
+        out.set_high_priority(high_priority);
         left
     }
 
@@ -297,10 +297,10 @@ impl Worker {
     pub(super) fn count_usage(&mut self, record: &Record, action: &Action, octets: usize, dropped: bool) {
         let shared = self.shared;
         let (direction, octets) = (record.direction(), octets as u64);
-        let not_counted = if dropped { Counted::Passed } else { Counted::Dropped };
+        let not_counted = if dropped { CountScope::Passed } else { CountScope::Dropped };
         let mut apart = false;
         for (slot, what) in action.usage.iter().filter(|(_, what)| *what != not_counted) {
-            apart |= what == Counted::Dropped;
+            apart |= what == CountScope::Dropped;
             if self.node.usage.count(slot, direction, octets, shared) {
                 self.send_event(WorkerEvent::Threshold { session: record.session(), slot });
             }
@@ -321,7 +321,7 @@ impl Worker {
         record: &Record,
         action: &Action,
         dropped: Option<Arc<DropCount>>,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         dscp: u8,
         frame: Frame,
         since: Option<Instant>,
@@ -332,7 +332,7 @@ impl Worker {
         let session = record.session();
         let told = action.apply.notify_cp || action.apply.report_buffered;
         let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp };
-        let waiting = Buffered {
+        let waiting = BufferedPacket {
             frame,
             from: arrival.port,
             key: arrival.key,
@@ -378,7 +378,7 @@ impl Worker {
     }
 
     /// As [`Worker::count_dropped`], of a packet that waits no longer, or could not.
-    pub(super) fn count_waiting_dropped(&mut self, session: SessionIndex, packet: &Buffered) {
+    pub(super) fn count_waiting_dropped(&mut self, session: SessionIndex, packet: &BufferedPacket) {
         if let Some(count) = &packet.dropped
             && count.count(packet.frame.packet_len() as u64)
         {

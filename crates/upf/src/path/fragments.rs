@@ -1,16 +1,16 @@
 //! Fragments that come in: of a tunnel's own packets, which are put together, and of users' packets whose rules ask for
 //! ports, which follow their first.
 
-use kaido_engine::fragment::{Found, Outcome, Passing, assemble};
+use kaido_engine::fragment::{ForwardedFragments, FragmentInfo, Outcome, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
 use super::Worker;
 use super::emit;
-use super::forward::Arrival;
-use super::parse::{Packet, Parsed, tunnelled};
-use super::relay::Stored;
+use super::forward::ArrivalInfo;
+use super::parse::{Packet, ParsedFrame, tunnelled};
+use super::relay::StoredExtensions;
 use crate::fragment::Piece;
 use crate::record::{EndpointId, Record, SessionKey};
 use crate::rules::Teid;
@@ -35,7 +35,7 @@ impl Worker {
         if !self.node.fragments.is_enabled() {
             return out.drop(port, frame, DropReason::OuterFragment);
         }
-        let found = if frame.strip(offset) { Found::read(frame.data()) } else { None };
+        let found = if frame.strip(offset) { FragmentInfo::read(frame.data()) } else { None };
         let Some(found) = found else { return out.drop(port, frame, DropReason::FragmentInvalid) };
         frame.truncate(packet_len);
         let key = SessionKey::tunnel(endpoint, Teid(0));
@@ -83,7 +83,7 @@ impl Worker {
     ) {
         let parsed = Packet::read(frame.data(), frame.packet_len())
             .map(|packet| tunnelled(&packet, endpoint, frame.data(), 0));
-        if let Ok(Parsed::Kernel) = parsed {
+        if let Ok(ParsedFrame::Kernel) = parsed {
             out.release(frame);
             return pieces.into_iter().for_each(|piece| self.return_to_kernel(piece, out));
         }
@@ -93,7 +93,7 @@ impl Worker {
             Ok(parsed) => {
                 let node = self.node.clone();
                 let record = match parsed {
-                    Parsed::Tunnel(key, _) => node.table.get(guard, &key),
+                    ParsedFrame::Tunnel(key, _) => node.table.get(guard, &key),
                     _ => None,
                 };
                 self.handle_read(&node, guard, parsed, record, port, frame, out);
@@ -133,12 +133,12 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        let Some(found) = Found::read(frame.data()) else {
+        let Some(found) = FragmentInfo::read(frame.data()) else {
             return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
         };
         let is_first = found.place.offset == 0;
@@ -150,7 +150,7 @@ impl Worker {
         if is_tiny || is_tcp && found.place.offset == 8 {
             return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
         }
-        let Arrival { port, key, qfi, .. } = arrival;
+        let ArrivalInfo { port, key, qfi, .. } = arrival;
         let piece = Piece { frame, from: port, key, qfi, header_len: found.header_len };
         let ports = ports.filter(|_| is_first);
         let key = found.key(u64::from(record.session().0));
@@ -164,7 +164,7 @@ impl Worker {
         match outcome {
             Outcome::Kept => {}
             Outcome::Refused(piece, reason) => out.drop(piece.from, piece.frame, reason),
-            Outcome::Ready(Passing { ports, piece, behind }) => {
+            Outcome::Ready(ForwardedFragments { ports, piece, behind }) => {
                 for piece in std::iter::once(piece).chain(behind) {
                     self.pass_on(guard, record, ports, piece, out);
                 }
@@ -190,8 +190,8 @@ impl Worker {
             return out.drop(port, frame, DropReason::NoPdr);
         };
         let packet = Packet { datagram_ports: Some(ports), ..packet };
-        self.stored = Stored::of_flow(qfi, own.direction());
-        self.admitted(guard, own, Arrival::new(port, key, qfi), &packet, frame, out);
+        self.stored = StoredExtensions::of_flow(qfi, own.direction());
+        self.admitted(guard, own, ArrivalInfo::new(port, key, qfi), &packet, frame, out);
     }
 
     /// Drops fragments whose rest has not come in time.

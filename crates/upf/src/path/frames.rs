@@ -8,12 +8,12 @@ use kaido_table::Guard;
 use kaido_wire::EtherType;
 
 use super::Worker;
-use super::charge::Matched;
+use super::charge::MatchedRule;
 use super::detect::{flow, sdf_matches};
 use super::emit::FlowFields;
-use super::forward::Arrival;
+use super::forward::ArrivalInfo;
 use super::monitor::stamp_sent;
-use super::oversize::NarrowWay;
+use super::oversize::PathMtu;
 use super::parse::Packet;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
 use crate::record::{
@@ -28,7 +28,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
@@ -65,7 +65,7 @@ impl Worker {
         guard: &Guard<'_>,
         record: &Record,
         rule: RuleView<'_>,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         seen: &EthernetFrame,
         frame: Frame,
         out: &mut Output<'_>,
@@ -81,7 +81,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         frame: Frame,
         since: Instant,
         out: &mut Output<'_>,
@@ -103,7 +103,7 @@ impl Worker {
         guard: &Guard<'_>,
         record: &Record,
         rule: RuleView<'_>,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         seen: &EthernetFrame,
         frame: Frame,
         since: Option<Instant>,
@@ -148,11 +148,11 @@ impl Worker {
         if let Some(reason) = self.exceeded_rate(record, action) {
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
         }
-        let preferred = out.prefer(self.is_guaranteed(record, action));
+        let high_priority = out.set_high_priority(self.is_guaranteed(record, action));
         match action.destination {
             Destination::Tunnel(tunnel) => {
                 let on_quota_of = on_quota.map(|other| other.slot);
-                let rule = &Matched { record, action, key: arrival.key, on_quota_of };
+                let rule = &MatchedRule { record, action, key: arrival.key, on_quota_of };
                 self.frame_into_tunnel(rule, extended, &tunnel, arrival, seen, frame, out);
             }
             Destination::Routed | Destination::NoTunnel => {
@@ -162,7 +162,7 @@ impl Worker {
                 }
             }
         }
-        out.prefer(preferred);
+        out.set_high_priority(high_priority);
     }
 
     /// Drops a frame that its rule does not let pass, and counts it where that is before QoS enforcement.
@@ -185,10 +185,10 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `bridge`, and the tunnel.
     fn frame_into_tunnel(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         extended: Option<&ExtendedActions>,
         tunnel: &Tunnel,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         seen: &EthernetFrame,
         mut frame: Frame,
         out: &mut Output<'_>,
@@ -201,11 +201,11 @@ impl Worker {
             return out.drop(from, frame, DropReason::EthernetMalformed);
         }
         let before = frame.packet_len();
-        let peer = tunnel.shape.peer;
+        let peer = tunnel.encap.peer;
         let resolution = self.next_hops.resolve(peer);
         let (extensions, is_stamped) = if arrival.key.is_tunnel() {
             let deletes_container = extended.is_some_and(|extended| extended.deletes_container);
-            (Some(self.stored.for_tunnel(&tunnel.shape, deletes_container)), false)
+            (Some(self.stored.for_tunnel(&tunnel.encap, deletes_container)), false)
         } else {
             let stamped = self.stamped(rule.record, tunnel, resolution, before);
             let is_stamped = stamped.is_some();
@@ -226,7 +226,7 @@ impl Worker {
         }
         let sent = match self.exceeded(resolution, frame.packet_len()) {
             Some(mtu) => {
-                self.outer_in_parts(rule, before, peer, NarrowWay { resolution, from, mtu }, frame, out)
+                self.outer_in_parts(rule, before, peer, PathMtu { resolution, from, mtu }, frame, out)
             }
             None => self.send_charged(rule, before, (resolution, peer), from, frame, out),
         };

@@ -5,12 +5,12 @@ use kaido_engine::{BATCH_MAX, Frame, PortId};
 use kaido_table::{Probe, Stages};
 
 use super::Worker;
-use super::parse::{Parsed, parse};
-use super::read::{Arrived, Kind, outer_source};
-use super::select::usual_flow;
+use super::parse::{ParsedFrame, parse};
+use super::read::{FrameHead, Kind, outer_source};
+use super::select::fast_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
-use crate::record::{CommonWay, FastPath, Record, SessionKey};
+use crate::record::{CommonRoute, FastPath, Record, SessionKey};
 use crate::usage::UsageSlot;
 
 /// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and
@@ -26,7 +26,7 @@ pub(super) const STAGES: usize = 4;
 /// What is known of the packets of a group.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Group<'g> {
-    pub(super) arrivals: [Arrived; GROUP],
+    pub(super) arrivals: [FrameHead; GROUP],
     pub(super) probes: [Probe<'g, SessionKey, Record>; GROUP],
     pub(super) records: [Option<&'g Record>; GROUP],
     /// Those of the rules that packets match, where a record has several.
@@ -47,12 +47,12 @@ impl Exit {
 
     /// Preferred, where there is a port.
     #[inline(always)]
-    pub(super) fn preferred(self) -> Self {
+    pub(super) fn high_priority(self) -> Self {
         Self(self.0 | Self::PREFERRED)
     }
 
     #[inline(always)]
-    pub(super) fn is_preferred(self) -> bool {
+    pub(super) fn is_high_priority(self) -> bool {
         self.0 & Self::PREFERRED != 0
     }
 
@@ -82,11 +82,11 @@ impl From<Option<PortId>> for Exit {
 pub(super) fn common(exits: &[Exit]) -> Option<PortId> {
     let first = *exits.first()?;
     let differs = exits.iter().fold(0, |differs, exit| differs | (exit.0 ^ first.0));
-    first.port().filter(|_| differs == 0 && !first.is_preferred())
+    first.port().filter(|_| differs == 0 && !first.is_high_priority())
 }
 
-/// What the parse stage found about the frames of a batch that are not of the usual shape, in their order.
-pub(super) type Unusual = ArrayVec<Parsed, BATCH_MAX>;
+/// What the parse stage found about the frames of a batch that are not eligible for the fast path, in their order.
+pub(super) type SlowFrames = ArrayVec<ParsedFrame, BATCH_MAX>;
 
 // Each stage is a function of its own, so that it has the registers to itself.
 impl<'g> Group<'g> {
@@ -97,17 +97,17 @@ impl<'g> Group<'g> {
         stages: Stages<'g, SessionKey, Record>,
         port: PortId,
         frames: &[Frame],
-        unusual: &mut Unusual,
+        slow: &mut SlowFrames,
     ) {
         let facts = worker.ports.facts(port);
-        let mut way = CommonWay::new();
+        let mut way = CommonRoute::new();
         for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
             // Of what it returns: to read it in `arrived` again, so soon, waits for the store.
             way.add(facts.read(&worker.ports, frame, arrived));
-            if arrived.kind == Kind::Unusual {
-                read_again(worker, port, frame, arrived, unusual);
+            if arrived.kind == Kind::NotEligible {
+                read_again(worker, port, frame, arrived, slow);
             }
-            if arrived.kind != Kind::Unusual {
+            if arrived.kind != Kind::NotEligible {
                 *probe = stages.hash(&arrived.key);
             }
         }
@@ -120,7 +120,7 @@ impl<'g> Group<'g> {
         let known = self.probes.iter().zip(&self.arrivals);
         let found = self.records.iter_mut().zip(&mut self.chosen);
         for ((record, chosen), (probe, arrived)) in found.zip(known) {
-            if arrived.kind != Kind::Unusual {
+            if arrived.kind != Kind::NotEligible {
                 *record = stages.resolve(*probe, &arrived.key);
                 *chosen = *record;
                 if let Some(record) = record {
@@ -140,7 +140,7 @@ impl<'g> Group<'g> {
         let known = self.chosen.iter_mut().zip(&self.arrivals);
         for ((chosen, arrived), frame) in known.zip(frames) {
             if let Some(record) = chosen.filter(|record| record.has_lines()) {
-                let flow = usual_flow(record.direction(), arrived, frame);
+                let flow = fast_flow(record.direction(), arrived, frame);
                 *chosen = flow.and_then(|flow| record.of_flow(&node.lines, &flow));
                 if let Some(rule) = chosen {
                     prefetch_cells(rule, node);
@@ -221,7 +221,7 @@ impl<'g> Group<'g> {
         &self,
         frames: &mut [Frame],
         exits: &mut [Exit],
-        mut act: impl FnMut(&Record, &Arrived, &mut Frame) -> Exit,
+        mut act: impl FnMut(&Record, &FrameHead, &mut Frame) -> Exit,
     ) {
         let known = self.chosen.iter().zip(&self.arrivals);
         for (((record, arrived), frame), exit) in known.zip(frames).zip(exits) {
@@ -239,13 +239,13 @@ fn prefetch_cells(record: &Record, node: &Node) {
     record.folded_rates().iter().for_each(|&slot| node.policers.prefetch(PolicerSlot(slot)));
 }
 
-/// Reads a frame that is not of the usual shape.
+/// Reads a frame that is not eligible for the fast path.
 #[cold]
 #[inline(never)]
-fn read_again(worker: &Worker, port: PortId, frame: &Frame, arrived: &mut Arrived, unusual: &mut Unusual) {
+fn read_again(worker: &Worker, port: PortId, frame: &Frame, arrived: &mut FrameHead, slow: &mut SlowFrames) {
     let parsed = parse(&worker.settings, port, frame);
-    if let Parsed::Tunnel(key, _) | Parsed::ToUe(key, ..) = parsed {
-        (arrived.key, arrived.kind) = (key, Kind::UnusualWithKey);
+    if let ParsedFrame::Tunnel(key, _) | ParsedFrame::ToUe(key, ..) = parsed {
+        (arrived.key, arrived.kind) = (key, Kind::NotEligibleWithKey);
     }
-    unusual.push(parsed);
+    slow.push(parsed);
 }

@@ -13,9 +13,9 @@ use kaido_wire::{
 };
 
 use super::Worker;
-use super::charge::{Charge, Sent};
-use super::parse::{Packet, PacketFault, Parsed, is_not_routed};
-use crate::lan::{LanId, VlanTags, Whereabouts};
+use super::charge::{Charge, SendResult};
+use super::parse::{Packet, PacketFault, ParsedFrame, is_not_routed};
+use crate::lan::{LanId, NeighbourLookup, VlanTags};
 use crate::node::NodeSettings;
 use crate::record::SessionKey;
 
@@ -34,7 +34,7 @@ const ASKED_PER_SECOND: u32 = 1000;
 
 /// An IP packet that waits for a neighbour's Ethernet address.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingPacket {
     frame: Frame,
     from: PortId,
     lan: LanId,
@@ -49,7 +49,7 @@ pub(super) struct LanHops {
     known: HashMap<(LanId, IpAddr), ([u8; 6], Instant)>,
     /// Of the shared neighbours, when `known` was begun.
     generation: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingPacket>,
     asked: RateLimit,
 }
 
@@ -86,33 +86,33 @@ impl LanHops {
 
 /// Reads a tagged frame.
 #[cold]
-pub(super) fn parse_tagged(settings: &NodeSettings, port: PortId, link: &Link, frame: &Frame) -> Parsed {
-    let Some((id, lan)) = settings.lans.of_frame(port, link) else { return Parsed::Kernel };
+pub(super) fn parse_tagged(settings: &NodeSettings, port: PortId, link: &Link, frame: &Frame) -> ParsedFrame {
+    let Some((id, lan)) = settings.lans.of_frame(port, link) else { return ParsedFrame::Kernel };
     let offset = usize::from(link.payload_offset);
     let first = &frame.data()[offset..];
     match link.ethertype {
-        EtherType::ARP => return Parsed::Lan(id, offset),
+        EtherType::ARP => return ParsedFrame::Lan(id, offset),
         EtherType::IPV4 | EtherType::IPV6 => {}
-        _ => return Parsed::Drop(DropReason::NotOurs),
+        _ => return ParsedFrame::Drop(DropReason::NotOurs),
     }
     let packet = match Packet::read(first, frame.packet_len() - offset) {
         Ok(packet) => packet,
-        Err(PacketFault::Malformed) => return Parsed::Drop(DropReason::IpMalformed),
-        Err(PacketFault::Checksum) => return Parsed::Drop(DropReason::IpChecksum),
+        Err(PacketFault::Malformed) => return ParsedFrame::Drop(DropReason::IpMalformed),
+        Err(PacketFault::Checksum) => return ParsedFrame::Drop(DropReason::IpChecksum),
     };
     if packet.dst.is_ipv4() != (link.ethertype == EtherType::IPV4) {
-        return Parsed::Drop(DropReason::IpMalformed);
+        return ParsedFrame::Drop(DropReason::IpMalformed);
     }
     let is_discovery = packet.protocol == IpProtocol::ICMPV6
         && first.get(packet.upper_offset).is_some_and(|kind| matches!(kind, 135 | 136));
     if is_discovery {
-        return Parsed::Lan(id, offset);
+        return ParsedFrame::Lan(id, offset);
     }
     let is_for_us = link.dst.0 == settings.ports[port.index()].mac;
     if !is_for_us || lan.is_own(packet.dst) || is_not_routed(packet.dst) {
-        return Parsed::Drop(DropReason::NotOurs);
+        return ParsedFrame::Drop(DropReason::NotOurs);
     }
-    Parsed::ToUe(SessionKey::ue(lan.instance, packet.dst), packet, offset)
+    ParsedFrame::ToUe(SessionKey::ue(lan.instance, packet.dst), packet, offset)
 }
 
 impl Worker {
@@ -125,11 +125,11 @@ impl Worker {
         frame: Frame,
         charge: Option<Charge>,
         out: &mut Output<'_>,
-    ) -> Sent {
+    ) -> SendResult {
         let next_hop = self.node.settings.lans.get(id).and_then(|lan| lan.next_hop(destination));
         let Some(next_hop) = next_hop else {
             out.drop(from, frame, DropReason::NoRoute);
-            return Sent::Dropped;
+            return SendResult::Dropped;
         };
         match self.lan_neighbour(id, next_hop, from, out) {
             Some(mac) => self.transmit_tagged(id, mac, from, frame, out),
@@ -139,10 +139,10 @@ impl Worker {
                     waiting.iter().filter(|other| other.lan == id && other.next_hop == next_hop).count();
                 if waiting.len() >= PENDING_MAX || same >= PENDING_PER_NEIGHBOUR {
                     out.drop(from, frame, DropReason::NextHopUnresolved);
-                    return Sent::Dropped;
+                    return SendResult::Dropped;
                 }
-                waiting.push_back(Waiting { frame, from, lan: id, next_hop, charge, since: out.now() });
-                Sent::Waits
+                waiting.push_back(WaitingPacket { frame, from, lan: id, next_hop, charge, since: out.now() });
+                SendResult::Waits
             }
         }
     }
@@ -162,7 +162,7 @@ impl Worker {
         }
         let fixed = &self.node.settings.lans.get(id)?.neighbours;
         let found = match fixed.iter().find(|(fixed, _)| *fixed == address) {
-            Some(&(_, mac)) => Whereabouts { mac: Some(mac), ask: false },
+            Some(&(_, mac)) => NeighbourLookup { mac: Some(mac), ask: false },
             None => self.node.lan_neighbours.look(id, address, now),
         };
         if found.ask && self.lan_hops.asked.admit(now) {
@@ -222,7 +222,7 @@ impl Worker {
         if !frame.strip(offset) {
             return out.drop(port, frame, DropReason::EthernetMalformed);
         }
-        let Some(Heard { sender, target, answer }) = hear(frame.data(), frame.packet_len()) else {
+        let Some(NeighbourMessage { sender, target, answer }) = hear(frame.data(), frame.packet_len()) else {
             return out.drop(port, frame, DropReason::NotOurs);
         };
         if let Some((address, mac)) = sender {
@@ -295,7 +295,7 @@ impl Worker {
     /// Tries the packets again that wait for neighbours. Those that leave are charged.
     pub(super) fn retry_lans(&mut self, out: &mut Output<'_>) {
         for waiting in std::mem::take(&mut self.lan_hops.waiting) {
-            let Waiting { from, lan, next_hop, since, .. } = waiting;
+            let WaitingPacket { from, lan, next_hop, since, .. } = waiting;
             match self.lan_neighbour(lan, next_hop, from, out) {
                 Some(mac) => {
                     self.after_waiting(waiting.charge, from, waiting.frame, out, |worker, frame, out| {
@@ -317,7 +317,7 @@ impl Worker {
         from: PortId,
         frame: Frame,
         out: &mut Output<'_>,
-    ) -> Sent {
+    ) -> SendResult {
         let ethertype = match frame.data().first().map(|octet| octet >> 4) {
             Some(6) => EtherType::IPV6,
             _ => EtherType::IPV4,
@@ -333,22 +333,22 @@ impl Worker {
         from: PortId,
         mut frame: Frame,
         out: &mut Output<'_>,
-    ) -> Sent {
+    ) -> SendResult {
         let Some(lan) = self.node.settings.lans.get(id) else {
             out.drop(from, frame, DropReason::NoRoute);
-            return Sent::Dropped;
+            return SendResult::Dropped;
         };
         let role = self.role(lan.port);
         let reason = if frame.packet_len() > role.mtu {
             DropReason::TooBig
         } else if tagged(&mut frame, lan.tags, role.mac, mac, ethertype).is_some() {
             out.transmit(lan.port, frame);
-            return Sent::Left;
+            return SendResult::Left;
         } else {
             DropReason::NoHeadroom
         };
         out.drop(from, frame, reason);
-        Sent::Dropped
+        SendResult::Dropped
     }
 
     /// As [`Worker::send_icmp_error`], of a packet that came out of a LAN.
@@ -384,10 +384,10 @@ impl Worker {
 fn tagged(frame: &mut Frame, tags: VlanTags, src: [u8; 6], dst: [u8; 6], ethertype: EtherType) -> Option<()> {
     const ADDRESSES: usize = ethernet::HEADER_LEN - 2;
     let (header, len) = tags.header(ethertype);
-    let front = frame.prepend(ADDRESSES + len)?;
-    front[..6].copy_from_slice(&dst);
-    front[6..ADDRESSES].copy_from_slice(&src);
-    front[ADDRESSES..ADDRESSES + len].copy_from_slice(&header[..len]);
+    let head = frame.prepend(ADDRESSES + len)?;
+    head[..6].copy_from_slice(&dst);
+    head[6..ADDRESSES].copy_from_slice(&src);
+    head[ADDRESSES..ADDRESSES + len].copy_from_slice(&header[..len]);
     Some(())
 }
 
@@ -419,7 +419,7 @@ pub(super) fn write_ndisc(
 }
 
 /// What a message about neighbours says.
-pub(super) struct Heard {
+pub(super) struct NeighbourMessage {
     /// Who speaks, and where it is.
     pub(super) sender: Option<(IpAddr, [u8; 6])>,
     /// Whom it is about.
@@ -429,14 +429,14 @@ pub(super) struct Heard {
 }
 
 /// Reads ARP, or neighbour discovery in IPv6 as RFC 4861 7.1 validates it.
-pub(super) fn hear(first: &[u8], available: usize) -> Option<Heard> {
+pub(super) fn hear(first: &[u8], available: usize) -> Option<NeighbourMessage> {
     if first.first()? >> 4 != 6 {
         let view = ArpView::new_checked(first).ok()?;
         let arp = ArpRepr::parse(&view).ok()?;
         let known = !arp.sender_ip.is_unspecified() && !arp.sender_mac.is_multicast();
         let sender = known.then_some((arp.sender_ip.into(), arp.sender_mac.0));
         let answer = (arp.operation == ArpOperation::Request && known).then_some(arp.sender_ip.into());
-        return Some(Heard { sender, target: arp.target_ip.into(), answer });
+        return Some(NeighbourMessage { sender, target: arp.target_ip.into(), answer });
     }
     let packet = Packet::read(first, available).ok().filter(|packet| packet.ttl == ndisc::HOP_LIMIT)?;
     let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else { return None };
@@ -446,11 +446,15 @@ pub(super) fn hear(first: &[u8], available: usize) -> Option<Heard> {
         NdiscRepr::NeighborSolicitation { target, source_link } => {
             let sender = source_link.filter(|mac| !mac.is_multicast() && !src.is_unspecified());
             let sender = sender.map(|mac| (src.into(), mac.0));
-            Some(Heard { sender, target: target.into(), answer: sender.map(|(address, _)| address) })
+            Some(NeighbourMessage {
+                sender,
+                target: target.into(),
+                answer: sender.map(|(address, _)| address),
+            })
         }
         NdiscRepr::NeighborAdvertisement { target, target_link, .. } => {
             let sender = target_link.filter(|mac| !mac.is_multicast()).map(|mac| (target.into(), mac.0));
-            Some(Heard { sender, target: target.into(), answer: None })
+            Some(NeighbourMessage { sender, target: target.into(), answer: None })
         }
     }
 }

@@ -5,8 +5,8 @@ use kaido_engine::{DropReason, Frame, IcmpError, Output};
 use kaido_table::Guard;
 
 use super::Worker;
-use super::charge::Matched;
-use super::forward::{Arrival, Origin};
+use super::charge::MatchedRule;
+use super::forward::{ArrivalInfo, Origin};
 use super::parse::Packet;
 use crate::record::{Direction, ExtendedActions, Local, SessionKey, UeToUe};
 
@@ -18,14 +18,14 @@ impl Worker {
     pub(super) fn switch_locally(
         &mut self,
         guard: &Guard<'_>,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         (extended, local): (&ExtendedActions, Local),
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        let Matched { record, action, .. } = *rule;
+        let MatchedRule { record, action, .. } = *rule;
         let key = match local {
             Local::Neighbours { instance, .. } => SessionKey::ue(instance, packet.dst),
             Local::VirtualNetwork(instance) => SessionKey::ue(instance, packet.dst).within_virtual_network(),
@@ -42,8 +42,13 @@ impl Worker {
                 if self.buffers.holds(other.session()) {
                     self.release(guard, other.session(), out);
                 }
-                let onwards =
-                    Arrival { key, qfi: None, port: arrival.port, suspicion: None, origin: Origin::OtherUe };
+                let onwards = ArrivalInfo {
+                    key,
+                    qfi: None,
+                    port: arrival.port,
+                    suspicion: None,
+                    origin: Origin::OtherUe,
+                };
                 let refused = self.apply(guard, other, onwards, packet, frame, None, out);
                 if refused.is_none() {
                     self.count(record, action, packet, false);

@@ -12,6 +12,7 @@
 mod answer;
 mod applications;
 mod bridge;
+mod buffering;
 mod charge;
 mod control_plane;
 mod copy;
@@ -24,7 +25,6 @@ mod forward;
 mod fragments;
 mod frames;
 mod group;
-mod hold;
 mod lan;
 mod local;
 mod monitor;
@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_engine::{
-    BATCH_MAX, Batch, Doorbell, DropReason, Frame, Function, NextHops, Output, PendingQueue, PortId,
+    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Notifier, Output, PendingQueue, PortId,
     PortLink, RateLimit,
 };
 use kaido_table::{Guard, Reader, Seed, Ticks, TooManyReaders};
@@ -57,17 +57,17 @@ use kaido_wire::ecn;
 
 use self::applications::Flows;
 use self::bridge::Flood;
+use self::buffering::Buffers;
 use self::charge::Charge;
 pub use self::control_plane::ControlPlaneLink;
-use self::forward::Arrival;
-use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, Unusual, common};
-use self::hold::Buffers;
+use self::forward::ArrivalInfo;
+use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, SlowFrames, common};
 use self::lan::LanHops;
 pub use self::mss::{MssClamp, MssLimit};
 use self::outer::PreparedTunnels;
-use self::parse::{Packet, Parsed, parse};
+use self::parse::{Packet, ParsedFrame, parse};
 use self::read::{Kind, Ports};
-use self::relay::Stored;
+use self::relay::StoredExtensions;
 use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, StageTimer};
 use self::trace::Tracing;
 use self::waiting::SWEEP;
@@ -121,7 +121,7 @@ struct Worker {
     /// Makes sequence numbers that nobody guesses.
     secret: Seed,
     /// Extension headers of the tunnelled packet at hand.
-    stored: Stored,
+    stored: StoredExtensions,
     /// Other workers forward packets of the same sessions.
     shared: bool,
     tracing: Tracing,
@@ -172,7 +172,7 @@ impl Path {
             proxied: RateLimit::new(PROXIED_PER_SECOND),
             redirections: RateLimit::new(REDIRECTIONS_PER_SECOND),
             secret: Seed::random(),
-            stored: Stored::default(),
+            stored: StoredExtensions::default(),
             shared: settings.workers_share_sessions,
             tracing: Tracing::default(),
             mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
@@ -261,9 +261,9 @@ impl Function for Path {
         self.worker.tick_due()
     }
 
-    fn attach(&mut self, bell: &Arc<Doorbell>) {
-        self.node.attach(bell);
-        self.worker.next_hops.attach(bell);
+    fn attach(&mut self, notifier: &Arc<Notifier>) {
+        self.node.attach(notifier);
+        self.worker.next_hops.attach(notifier);
     }
 
     fn port_changed(&mut self, port: PortId, link: &PortLink) {
@@ -304,7 +304,7 @@ impl Path {
         let quiet = worker.is_quiet();
         let mut exits = [Exit::NONE; BATCH_MAX];
         let mut groups = [Group::default(); GROUPS];
-        let mut unusual = Unusual::new();
+        let mut slow = SlowFrames::new();
         let len = batch.len();
         let in_use = len.div_ceil(GROUP);
         // The batch before has had the first ones fetched.
@@ -322,7 +322,7 @@ impl Path {
                     ahead.iter().for_each(|frame| frame.prefetch(before));
                 }
                 fetched = until;
-                groups[step].read(worker, stages, port, &batch[frames(step)], &mut unusual);
+                groups[step].read(worker, stages, port, &batch[frames(step)], &mut slow);
                 timer.end(Stage::Read);
             }
             if let Some(group) = step.checked_sub(1).and_then(|number| groups[..in_use].get_mut(number)) {
@@ -344,19 +344,19 @@ impl Path {
             out.transmit_all(exit, batch);
             return timer.report(out);
         }
-        let mut unusual = unusual.into_iter();
+        let mut slow = slow.into_iter();
         let found = groups.iter().flat_map(|group| group.arrivals.iter().zip(group.records)).zip(exits);
         for (frame, ((arrived, record), exit)) in batch.drain(..).zip(found) {
             if let Some(to) = exit.port() {
-                let before = exit.is_preferred().then(|| out.prefer(true));
+                let before = exit.is_high_priority().then(|| out.set_high_priority(true));
                 out.transmit(to, frame);
-                before.map(|before| out.prefer(before));
+                before.map(|before| out.set_high_priority(before));
             } else if arrived.kind == Kind::Usual {
                 worker.count_slow(node, record, arrived, &frame);
                 let parsed = parse(&worker.settings, port, &frame);
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
-            } else if let Some(parsed) = unusual.next() {
-                if arrived.kind == Kind::UnusualWithKey {
+            } else if let Some(parsed) = slow.next() {
+                if arrived.kind == Kind::NotEligibleWithKey {
                     worker.count_slow(node, record, arrived, &frame);
                 }
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);
@@ -379,7 +379,7 @@ impl Worker {
         &mut self,
         node: &Node,
         guard: &Guard<'_>,
-        parsed: Parsed,
+        parsed: ParsedFrame,
         record: Option<&Record>,
         port: PortId,
         frame: Frame,
@@ -387,7 +387,7 @@ impl Worker {
     ) {
         if !self.tracing.is_empty() {
             let framed = match parsed {
-                Parsed::ToUe(key, packet, _) if record.is_none() => {
+                ParsedFrame::ToUe(key, packet, _) if record.is_none() => {
                     node.framed.find(&node.table, guard, key.instance(), packet.dst)
                 }
                 _ => None,
@@ -406,37 +406,37 @@ impl Worker {
         &mut self,
         node: &Node,
         guard: &Guard<'_>,
-        parsed: Parsed,
+        parsed: ParsedFrame,
         record: Option<&Record>,
         port: PortId,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
         match parsed {
-            Parsed::Kernel => out.to_kernel(port, frame),
-            Parsed::Drop(reason) => out.drop(port, frame, reason),
-            Parsed::OuterFragment(endpoint, packet_len, offset) => {
+            ParsedFrame::Kernel => out.to_kernel(port, frame),
+            ParsedFrame::Drop(reason) => out.drop(port, frame, reason),
+            ParsedFrame::OuterFragment(endpoint, packet_len, offset) => {
                 self.outer_fragment(guard, endpoint, (packet_len, offset), port, frame, out);
             }
-            Parsed::Bridged(lan, tags) => self.frame_from_lan(guard, lan, tags, port, frame, out),
-            Parsed::Lan(lan, offset) => self.lan_control(guard, lan, offset, port, frame, out),
-            Parsed::Signalling(outer) if outer.is_end_marker() => {
+            ParsedFrame::Bridged(lan, tags) => self.frame_from_lan(guard, lan, tags, port, frame, out),
+            ParsedFrame::Lan(lan, offset) => self.lan_control(guard, lan, offset, port, frame, out),
+            ParsedFrame::Signalling(outer) if outer.is_end_marker() => {
                 self.end_marker_came(guard, &outer, port, frame, out);
             }
-            Parsed::Signalling(outer) => self.signalling(&outer, port, frame, out),
-            Parsed::Tunnel(key, outer) => match record {
+            ParsedFrame::Signalling(outer) => self.signalling(&outer, port, frame, out),
+            ParsedFrame::Tunnel(key, outer) => match record {
                 Some(record) => {
                     let qfi = outer.header.qfi;
-                    self.tunnelled(guard, record, Arrival::new(port, key, qfi), &outer, frame, out);
+                    self.tunnelled(guard, record, ArrivalInfo::new(port, key, qfi), &outer, frame, out);
                 }
                 None => self.unknown_teid(&outer, port, frame, out),
             },
-            Parsed::ToUe(key, packet, offset) => match record
+            ParsedFrame::ToUe(key, packet, offset) => match record
                 .map(|record| (key, record))
                 .or_else(|| node.framed.find(&node.table, guard, key.instance(), packet.dst))
             {
                 Some((key, record)) => {
-                    let arrival = Arrival::new(port, key, None);
+                    let arrival = ArrivalInfo::new(port, key, None);
                     self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
                 }
                 None => out.drop(port, frame, DropReason::UeUnknown),
@@ -449,8 +449,8 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
-        outer: &parse::Outer,
+        arrival: ArrivalInfo,
+        outer: &parse::OuterTunnel,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
@@ -461,7 +461,7 @@ impl Worker {
         let payload_offset = usize::from(outer.header.payload_offset);
         if outer.header.extension_count > 0 || !self.stored.is_empty() {
             let header = outer.gtpu_offset..outer.gtpu_offset + payload_offset;
-            self.stored = Stored::of(frame.data().get(header).unwrap_or_default());
+            self.stored = StoredExtensions::of(frame.data().get(header).unwrap_or_default());
         }
         if !record.monitors().is_empty() && self.measure(record, outer, &frame) && payload_len == 0 {
             return out.drop(arrival.port, frame, DropReason::NoPayload);
@@ -493,7 +493,7 @@ impl Worker {
         &mut self,
         guard: &Guard<'_>,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         packet: &Packet,
         offset: usize,
         mut frame: Frame,

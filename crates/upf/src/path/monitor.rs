@@ -4,10 +4,10 @@ use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_wire::gtpu::{self, DownlinkInformation, Extensions, UplinkInformation, extension_type};
 
 use super::Worker;
-use super::charge::Matched;
+use super::charge::MatchedRule;
 use super::emit::{self, FlowFields};
-use super::parse::{Outer, Packet};
-use super::relay::Stored;
+use super::parse::{OuterTunnel, Packet};
+use super::relay::StoredExtensions;
 use crate::node::WorkerEvent;
 use crate::record::{Record, Tunnel};
 use crate::rules::Qfi;
@@ -15,7 +15,7 @@ use crate::rules::Qfi;
 impl Worker {
     /// Reads what a packet of the access measured, and tells control if it is time. `true` when it brings anything.
     #[cold]
-    pub(super) fn measure(&mut self, record: &Record, outer: &Outer, frame: &Frame) -> bool {
+    pub(super) fn measure(&mut self, record: &Record, outer: &OuterTunnel, frame: &Frame) -> bool {
         let header_len = usize::from(outer.header.payload_offset);
         let header = frame.data().get(outer.gtpu_offset..outer.gtpu_offset + header_len);
         let Some(information) = header.and_then(uplink_information) else { return false };
@@ -40,7 +40,7 @@ impl Worker {
         tunnel: &Tunnel,
         resolution: Resolution,
         packet_len: usize,
-    ) -> Option<Stored> {
+    ) -> Option<StoredExtensions> {
         if record.monitors().is_empty() {
             return None;
         }
@@ -54,15 +54,15 @@ impl Worker {
         tunnel: &Tunnel,
         resolution: Resolution,
         packet_len: usize,
-    ) -> Option<Stored> {
-        let shape = &tunnel.shape;
-        let qfi = shape.qfi.filter(|_| !shape.container_uplink)?;
+    ) -> Option<StoredExtensions> {
+        let encap = &tunnel.encap;
+        let qfi = encap.qfi.filter(|_| !encap.container_uplink)?;
         let (_, monitor) = record.monitors().iter().find(|(own, _)| *own == qfi)?;
         let sending = Some(monitor.mark(&self.node.clock, self.now)?);
-        let stamped = Stored::of_container(&DownlinkInformation {
+        let stamped = StoredExtensions::of_container(&DownlinkInformation {
             qfi: qfi.0,
-            rqi: shape.reflective,
-            ppi: shape.paging_policy.map(|ppi| ppi.0),
+            rqi: encap.reflective,
+            ppi: encap.paging_policy.map(|ppi| ppi.0),
             sending,
             ..DownlinkInformation::default()
         });
@@ -75,9 +75,9 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn tunnel_stamped(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         tunnel: &Tunnel,
-        stamped: &Stored,
+        stamped: &StoredExtensions,
         from: PortId,
         packet: &Packet,
         mut frame: Frame,
@@ -88,8 +88,8 @@ impl Worker {
         if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             return out.drop(from, frame, DropReason::NoHeadroom);
         }
-        let resolution = self.next_hops.resolve(tunnel.shape.peer);
-        if self.send_charged(rule, packet.total_len, (resolution, tunnel.shape.peer), from, frame, out) {
+        let resolution = self.next_hops.resolve(tunnel.encap.peer);
+        if self.send_charged(rule, packet.total_len, (resolution, tunnel.encap.peer), from, frame, out) {
             stamp_sent(rule.record, tunnel);
         }
     }
@@ -97,7 +97,7 @@ impl Worker {
 
 /// Notes that a packet has left with its stamp.
 pub(super) fn stamp_sent(record: &Record, tunnel: &Tunnel) {
-    let monitor = record.monitors().iter().find(|(qfi, _)| Some(*qfi) == tunnel.shape.qfi);
+    let monitor = record.monitors().iter().find(|(qfi, _)| Some(*qfi) == tunnel.encap.qfi);
     if let Some((_, monitor)) = monitor {
         monitor.sent();
     }

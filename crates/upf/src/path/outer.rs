@@ -16,7 +16,7 @@ use kaido_wire::{
 
 use super::emit::{Ends, FlowFields, HOPS, fill_checksum};
 use crate::node::{NodeSettings, OuterSourcePort, PortRole};
-use crate::record::{ShapeId, TunnelShape};
+use crate::record::{EncapTemplate, EncapTemplateId};
 use crate::rules::Teid;
 
 const IP_AT: usize = ethernet::HEADER_LEN;
@@ -45,7 +45,7 @@ pub(super) struct OuterTemplate {
     checksum: bool,
     is_ipv4: bool,
     /// Over IPv4 with a PDU session container.
-    is_usual: bool,
+    is_eligible: bool,
     /// Bits of the class that a packet's own gives; zero in `bytes`.
     copied: u8,
     /// One's-complement sum of the IPv4 header without length, those bits and checksum.
@@ -55,23 +55,23 @@ pub(super) struct OuterTemplate {
 }
 
 impl OuterTemplate {
-    /// The headers of `shape`, with an empty Ethernet header.
+    /// The headers of `encap`, with an empty Ethernet header.
     ///
     /// # Errors
     /// [`Error::Version`] when its ends are of two families.
-    pub(super) fn new(settings: &NodeSettings, shape: &TunnelShape) -> Result<Self, Error> {
-        let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
-        let pdu_session = shape.container();
+    pub(super) fn new(settings: &NodeSettings, encap: &EncapTemplate) -> Result<Self, Error> {
+        let ends = Ends { src: settings.endpoints[usize::from(encap.local.0)], dst: encap.peer };
+        let pdu_session = encap.container();
         let mut template = Self {
             bytes: [0; BYTES],
             ends,
             len: 0,
             gtpu_len: 0,
             entropy: settings.outer_source_port == OuterSourcePort::Entropy,
-            checksum: settings.udp_checksums.computed(shape.peer),
-            is_ipv4: shape.peer.is_ipv4(),
-            is_usual: false,
-            copied: shape.copied,
+            checksum: settings.udp_checksums.computed(encap.peer),
+            is_ipv4: encap.peer.is_ipv4(),
+            is_eligible: false,
+            copied: encap.copied,
             sum: 0,
             udp_sum: 0,
         };
@@ -84,7 +84,7 @@ impl OuterTemplate {
         match (ends.src, ends.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let header =
-                    Ipv4Repr { tos: shape.tos, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
+                    Ipv4Repr { tos: encap.tos, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
                 template.push(ipv4::HEADER_LEN, |space| header.emit(space))?;
                 let at = BYTES - usize::from(template.len);
                 template.bytes[at + 2..at + 4].fill(0);
@@ -97,7 +97,7 @@ impl OuterTemplate {
                     dst,
                     next_header: IpProtocol::UDP,
                     hop_limit: HOPS,
-                    traffic_class: shape.tos,
+                    traffic_class: encap.tos,
                     flow_label: 0,
                     payload_len: 0,
                 };
@@ -108,7 +108,7 @@ impl OuterTemplate {
         #[allow(clippy::cast_possible_truncation)] // 8, 16 or 20.
         let gtpu_len = gtpu_len as u8;
         template.gtpu_len = gtpu_len;
-        template.is_usual = template.is_ipv4 && usize::from(gtpu_len) == GTPU_CONTAINER;
+        template.is_eligible = template.is_ipv4 && usize::from(gtpu_len) == GTPU_CONTAINER;
         template.push(ethernet::HEADER_LEN, |_| Ok(ethernet::HEADER_LEN))?;
         Ok(template)
     }
@@ -175,7 +175,7 @@ impl OuterTemplate {
         Ok(())
     }
 
-    /// Leaves of a frame `keep` octets behind the first `front`, which are a user packet, and puts the
+    /// Leaves of a frame `keep` octets behind the first `head`, which are a user packet, and puts the
     /// headers before them, Ethernet and all. `finish` does what is left to do to the packet itself, before
     /// anything is computed over it, and gives what the headers take from it.
     ///
@@ -186,37 +186,37 @@ impl OuterTemplate {
         &self,
         teid: Teid,
         frame: &mut Frame,
-        front: usize,
+        head: usize,
         keep: usize,
         finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         match (self.is_ipv4, usize::from(self.gtpu_len)) {
             (true, GTPU_CONTAINER) => {
-                self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish)
+                self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, head, keep, finish)
             }
-            (true, GTPU_PLAIN) => self.write_as::<V4_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
+            (true, GTPU_PLAIN) => self.write_as::<V4_PLAIN, GTPU_PLAIN>(teid, frame, head, keep, finish),
             (false, GTPU_CONTAINER) => {
-                self.write_as::<V6_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish)
+                self.write_as::<V6_CONTAINER, GTPU_CONTAINER>(teid, frame, head, keep, finish)
             }
-            (false, GTPU_PLAIN) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, front, keep, finish),
-            _ => self.write_with_ppi(teid, frame, front, keep, finish),
+            (false, GTPU_PLAIN) => self.write_as::<V6_PLAIN, GTPU_PLAIN>(teid, frame, head, keep, finish),
+            _ => self.write_with_ppi(teid, frame, head, keep, finish),
         }
     }
 
     /// As [`OuterTemplate::write`], of headers over IPv4 with a PDU session container; `None` for all others.
     #[inline(always)]
-    pub(super) fn write_usual(
+    pub(super) fn write_fast(
         &self,
         teid: Teid,
         frame: &mut Frame,
-        front: usize,
+        head: usize,
         keep: usize,
         finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
-        if !self.is_usual {
+        if !self.is_eligible {
             return None;
         }
-        self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, front, keep, finish)
+        self.write_as::<V4_CONTAINER, GTPU_CONTAINER>(teid, frame, head, keep, finish)
     }
 
     /// As [`OuterTemplate::write`], of a container with a paging policy indicator.
@@ -226,13 +226,13 @@ impl OuterTemplate {
         &self,
         teid: Teid,
         frame: &mut Frame,
-        front: usize,
+        head: usize,
         keep: usize,
         finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         match self.is_ipv4 {
-            true => self.write_as::<V4_WITH_PPI, GTPU_WITH_PPI>(teid, frame, front, keep, finish),
-            false => self.write_as::<V6_WITH_PPI, GTPU_WITH_PPI>(teid, frame, front, keep, finish),
+            true => self.write_as::<V4_WITH_PPI, GTPU_WITH_PPI>(teid, frame, head, keep, finish),
+            false => self.write_as::<V6_WITH_PPI, GTPU_WITH_PPI>(teid, frame, head, keep, finish),
         }
     }
 
@@ -242,13 +242,13 @@ impl OuterTemplate {
         &self,
         teid: Teid,
         frame: &mut Frame,
-        front: usize,
+        head: usize,
         keep: usize,
         finish: impl Fn(&mut [u8]) -> FlowFields,
     ) -> Option<()> {
         const { assert!(LEN <= BYTES && LEN > GTPU + udp::HEADER_LEN) };
         let total = u16::try_from(keep + LEN - ethernet::HEADER_LEN).ok()?;
-        let (headers, packet) = frame.exchange_front::<LEN>(front, keep)?;
+        let (headers, packet) = frame.rewrite_head::<LEN>(head, keep)?;
         let FlowFields { src_port, class, is_ip } = finish(packet);
         let src_port = if self.entropy { src_port } else { gtpu::UDP_PORT };
         let class = class & self.copied;
@@ -305,7 +305,7 @@ const fn halves(number: u32) -> [u16; 2] {
 /// A template with its way out, as a worker keeps it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(super) struct Prepared {
+pub(super) struct CachedTemplate {
     pub(super) template: OuterTemplate,
     /// Largest user packet that goes out whole.
     pub(super) packet_max: u16,
@@ -315,7 +315,7 @@ pub(super) struct Prepared {
 /// The templates that one worker has used so far, by the numbers of their shapes.
 #[derive(Debug, Default)]
 pub(super) struct PreparedTunnels {
-    by_shape: Vec<Option<Prepared>>,
+    by_shape: Vec<Option<CachedTemplate>>,
     /// Generation of the next hops in which all of them were made.
     generation: u64,
 }
@@ -332,7 +332,7 @@ impl PreparedTunnels {
 
     /// The template of a shape, if it was made since the next hops last changed.
     #[inline(always)]
-    pub(super) fn get(&self, id: ShapeId) -> Option<&Prepared> {
+    pub(super) fn get(&self, id: EncapTemplateId) -> Option<&CachedTemplate> {
         self.by_shape.get(id.index())?.as_ref()
     }
 
@@ -340,18 +340,18 @@ impl PreparedTunnels {
     #[cold]
     pub(super) fn prepare(
         &mut self,
-        id: ShapeId,
-        shape: &TunnelShape,
+        id: EncapTemplateId,
+        encap: &EncapTemplate,
         settings: &NodeSettings,
         next_hops: &mut NextHops,
     ) {
-        let Resolution::Ready(NextHop { port, mac }) = next_hops.resolve(shape.peer) else { return };
+        let Resolution::Ready(NextHop { port, mac }) = next_hops.resolve(encap.peer) else { return };
         if next_hops.generation() != self.generation {
             // The next hops changed since the batch began; the next batch sees to it.
             return;
         }
         let PortRole { mac: own, mtu, .. } = settings.ports[port.index()];
-        let Ok(mut template) = OuterTemplate::new(settings, shape) else { return };
+        let Ok(mut template) = OuterTemplate::new(settings, encap) else { return };
         if template.set_ethernet(own, mac).is_err() {
             return;
         }
@@ -359,6 +359,6 @@ impl PreparedTunnels {
         if self.by_shape.len() <= id.index() {
             self.by_shape.resize(id.index() + 1, None);
         }
-        self.by_shape[id.index()] = Some(Prepared { template, packet_max, port });
+        self.by_shape[id.index()] = Some(CachedTemplate { template, packet_max, port });
     }
 }

@@ -6,7 +6,7 @@ use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution};
 
 use super::Worker;
-use super::charge::Matched;
+use super::charge::MatchedRule;
 use super::emit;
 use super::outer::OuterTemplate;
 use super::parse::Packet;
@@ -15,7 +15,7 @@ use crate::record::Tunnel;
 
 /// Where a packet goes that is too large for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NarrowWay {
+pub(super) struct PathMtu {
     pub(super) resolution: Resolution,
     pub(super) from: PortId,
     /// What the link takes.
@@ -27,8 +27,8 @@ impl Worker {
     #[cold]
     pub(super) fn route_in_parts(
         &mut self,
-        rule: &Matched<'_>,
-        way: NarrowWay,
+        rule: &MatchedRule<'_>,
+        way: PathMtu,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
@@ -59,14 +59,14 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `route_in_parts`, and the tunnel.
     pub(super) fn tunnel_in_parts(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         (tunnel, outer): (&Tunnel, &OuterTemplate),
-        way: NarrowWay,
+        way: PathMtu,
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        let peer = tunnel.shape.peer;
+        let peer = tunnel.encap.peer;
         let inner_mtu = way.mtu.saturating_sub(outer.overhead());
         let oversize = self.node.settings.fragments.oversize;
         let cuts_outer = oversize == Oversize::FragmentOuter;
@@ -110,10 +110,10 @@ impl Worker {
     #[cold]
     pub(super) fn outer_in_parts(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         octets: usize,
         peer: IpAddr,
-        way: NarrowWay,
+        way: PathMtu,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
@@ -129,10 +129,10 @@ impl Worker {
     /// not what it was cut into, with the last part.
     fn send_parts(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         octets: usize,
         destination: IpAddr,
-        way: NarrowWay,
+        way: PathMtu,
         mut parts: Vec<Frame>,
         out: &mut Output<'_>,
     ) -> bool {

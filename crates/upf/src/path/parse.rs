@@ -107,7 +107,7 @@ impl From<Error> for PacketFault {
 
 /// The tunnel a packet came in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outer {
+pub(super) struct OuterTunnel {
     pub(super) src: IpAddr,
     pub(super) src_port: u16,
     /// ToS or Traffic Class octet.
@@ -118,7 +118,7 @@ pub(super) struct Outer {
     pub(super) gtpu_offset: usize,
 }
 
-impl Outer {
+impl OuterTunnel {
     /// Whether it ends a tunnel, and is understood.
     pub(super) fn is_end_marker(&self) -> bool {
         self.header.message_type == MessageType::END_MARKER && self.header.unknown_mandatory.is_none()
@@ -127,15 +127,15 @@ impl Outer {
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Parsed {
+pub(super) enum ParsedFrame {
     /// For the kernel: ARP, neighbour discovery, our own addresses, what we do not know.
     Kernel,
     /// Not acceptable.
     Drop(DropReason),
     /// A G-PDU.
-    Tunnel(SessionKey, Outer),
+    Tunnel(SessionKey, OuterTunnel),
     /// Any other GTP-U message.
-    Signalling(Outer),
+    Signalling(OuterTunnel),
     /// A fragment of a UDP datagram to one of our tunnel endpoints: octets of it, and of the frame before it.
     OuterFragment(EndpointId, usize, usize),
     /// About neighbours in a LAN, so many octets into the frame.
@@ -148,29 +148,29 @@ pub(super) enum Parsed {
 
 /// Reads a frame that came in on `port`.
 #[inline]
-pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Parsed {
+pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> ParsedFrame {
     let data = frame.data();
-    let Ok(link) = vlan::link(data) else { return Parsed::Drop(DropReason::EthernetMalformed) };
+    let Ok(link) = vlan::link(data) else { return ParsedFrame::Drop(DropReason::EthernetMalformed) };
     let role = &settings.ports[port.index()];
     if let Some((lan, tags)) = settings.ethernet.lans.of_frame(port, &link, role.mac) {
-        return Parsed::Bridged(lan, tags);
+        return ParsedFrame::Bridged(lan, tags);
     }
     if link.tag_count > 0 && !settings.lans.is_empty() {
         return parse_tagged(settings, port, &link, frame);
     }
     let is_ip = matches!(link.ethertype, EtherType::IPV4 | EtherType::IPV6);
     if link.tag_count > 0 || !is_ip || link.dst.0 != role.mac {
-        return Parsed::Kernel;
+        return ParsedFrame::Kernel;
     }
     let offset = usize::from(link.payload_offset);
     let first = &data[offset..];
     let packet = match Packet::read(first, frame.packet_len() - offset) {
         Ok(packet) => packet,
-        Err(PacketFault::Malformed) => return Parsed::Drop(DropReason::IpMalformed),
-        Err(PacketFault::Checksum) => return Parsed::Drop(DropReason::IpChecksum),
+        Err(PacketFault::Malformed) => return ParsedFrame::Drop(DropReason::IpMalformed),
+        Err(PacketFault::Checksum) => return ParsedFrame::Drop(DropReason::IpChecksum),
     };
     if packet.dst.is_ipv4() != (link.ethertype == EtherType::IPV4) {
-        return Parsed::Drop(DropReason::IpMalformed);
+        return ParsedFrame::Drop(DropReason::IpMalformed);
     }
     if role.gtpu
         && packet.protocol == IpProtocol::UDP
@@ -180,33 +180,33 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
     }
     match role.instance {
         Some(instance) if !is_not_routed(packet.dst) && !is_own(settings, packet.dst) => {
-            Parsed::ToUe(SessionKey::ue(instance, packet.dst), packet, offset)
+            ParsedFrame::ToUe(SessionKey::ue(instance, packet.dst), packet, offset)
         }
-        Some(_) if settings.is_guarded(port, packet.dst) => Parsed::Drop(DropReason::ControlAddress),
-        _ => Parsed::Kernel,
+        Some(_) if settings.is_guarded(port, packet.dst) => ParsedFrame::Drop(DropReason::ControlAddress),
+        _ => ParsedFrame::Kernel,
     }
 }
 
 /// Reads a UDP datagram to one of our GTP-U addresses, `offset` octets into the frame.
-pub(super) fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize) -> Parsed {
+pub(super) fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], offset: usize) -> ParsedFrame {
     if packet.is_fragment {
-        return Parsed::OuterFragment(endpoint, packet.total_len, offset);
+        return ParsedFrame::OuterFragment(endpoint, packet.total_len, offset);
     }
     let Some(datagram) = first.get(packet.upper_offset..) else {
-        return Parsed::Drop(DropReason::UdpMalformed);
+        return ParsedFrame::Drop(DropReason::UdpMalformed);
     };
     let Ok(udp) = udp::header_within(datagram, packet.total_len - packet.upper_offset) else {
-        return Parsed::Drop(DropReason::UdpMalformed);
+        return ParsedFrame::Drop(DropReason::UdpMalformed);
     };
     if udp.dst_port != gtpu::UDP_PORT {
-        return Parsed::Kernel;
+        return ParsedFrame::Kernel;
     }
     let first = datagram.get(udp::HEADER_LEN..).unwrap_or_default();
     let available = usize::from(udp.length) - udp::HEADER_LEN;
     let gtpu_offset = offset + packet.upper_offset + udp::HEADER_LEN;
     let parsed = message((packet.src, udp.src_port), endpoint, first, available, gtpu_offset);
     match parsed {
-        Parsed::Tunnel(key, outer) => Parsed::Tunnel(key, Outer { tos: packet.tos, ..outer }),
+        ParsedFrame::Tunnel(key, outer) => ParsedFrame::Tunnel(key, OuterTunnel { tos: packet.tos, ..outer }),
         other => other,
     }
 }
@@ -219,15 +219,15 @@ pub(super) fn message(
     first: &[u8],
     available: usize,
     gtpu_offset: usize,
-) -> Parsed {
+) -> ParsedFrame {
     let Ok(header) = gtpu::header_within(first, available) else {
-        return Parsed::Drop(DropReason::GtpuMalformed);
+        return ParsedFrame::Drop(DropReason::GtpuMalformed);
     };
-    let outer = Outer { src, src_port, tos: 0, endpoint, header, gtpu_offset };
+    let outer = OuterTunnel { src, src_port, tos: 0, endpoint, header, gtpu_offset };
     if header.message_type == MessageType::G_PDU && header.unknown_mandatory.is_none() {
-        Parsed::Tunnel(SessionKey::tunnel(endpoint, Teid(header.teid)), outer)
+        ParsedFrame::Tunnel(SessionKey::tunnel(endpoint, Teid(header.teid)), outer)
     } else {
-        Parsed::Signalling(outer)
+        ParsedFrame::Signalling(outer)
     }
 }
 

@@ -9,17 +9,17 @@ use kaido_wire::ndisc::NdiscRepr;
 use kaido_wire::{ArpOperation, ArpRepr, EtherType, IpProtocol, MacAddr};
 
 use super::Worker;
-use super::bridge::put_front;
-use super::lan::{Heard, hear, write_arp, write_ndisc};
+use super::bridge::prepend_header;
+use super::lan::{NeighbourMessage, hear, write_arp, write_ndisc};
 use crate::ethernet::Station;
+use crate::ethernet::fdb::Owner;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame};
-use crate::ethernet::stations::Owner;
 use crate::record::SessionIndex;
 use crate::rules::{Mac, Proxying};
 
 /// A question to many, for an address that is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ProxyQuery {
     /// Whom it is for, who has that, and where that is.
     target: IpAddr,
     station: Station,
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     answered: bool,
 }
 
-impl Asked {
+impl ProxyQuery {
     /// Whether a FAR has it answered here.
     pub(super) fn is_wanted(&self, proxying: Proxying) -> bool {
         if self.target.is_ipv4() { proxying.arp } else { proxying.neighbours }
@@ -59,12 +59,12 @@ impl Worker {
         station: Station,
         seen: &EthernetFrame,
         frame: &Frame,
-    ) -> Option<Asked> {
+    ) -> Option<ProxyQuery> {
         let payload = frame.data().get(seen.payload_at..)?;
         if !is_about_neighbours(seen.ethertype, payload) {
             return None;
         }
-        let Heard { sender, target, answer } = hear(payload, seen.payload_len())?;
+        let NeighbourMessage { sender, target, answer } = hear(payload, seen.payload_len())?;
         let node = self.node.clone();
         if let Some((address, mac)) = sender
             && Mac(mac) == seen.source
@@ -73,14 +73,14 @@ impl Worker {
         }
         let from = answer.filter(|from| *from != target && seen.destination.is_group())?;
         let known = node.ethernet.bindings.find(&station, target)?;
-        let owner = node.ethernet.stations.owner(guard, &known).filter(|_| known != station)?;
-        Some(Asked { target, station: known, owner, from, answered: false })
+        let owner = node.ethernet.fdb.owner(guard, &known).filter(|_| known != station)?;
+        Some(ProxyQuery { target, station: known, owner, from, answered: false })
     }
 
     /// The answer to a question that a frame asks, in a frame of its own; `None` beyond the rate of answers.
     pub(super) fn answer_to(
         &mut self,
-        asked: &Asked,
+        asked: &ProxyQuery,
         seen: &EthernetFrame,
         frame: &Frame,
         out: &mut Output<'_>,
@@ -116,7 +116,7 @@ impl Worker {
             }
             _ => None,
         };
-        if written.is_some() && put_front(&mut answer, &header) {
+        if written.is_some() && prepend_header(&mut answer, &header) {
             Some(answer)
         } else {
             out.release(answer);

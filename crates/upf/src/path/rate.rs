@@ -6,7 +6,7 @@ use kaido_engine::{DropReason, Frame};
 
 use super::Worker;
 use super::group::Exit;
-use super::read::{Arrived, user_packet_len};
+use super::read::{FrameHead, user_packet_len};
 use crate::qos::PolicerSlot;
 use crate::record::{Action, Record};
 
@@ -19,7 +19,12 @@ impl Worker {
 
     /// As [`Worker::fast`], for a record with rates. What one of them refuses, the slow path drops.
     #[inline(never)]
-    pub(super) fn fast_within_rate(&mut self, record: &Record, arrived: &Arrived, frame: &mut Frame) -> Exit {
+    pub(super) fn fast_within_rate(
+        &mut self,
+        record: &Record,
+        arrived: &FrameHead,
+        frame: &mut Frame,
+    ) -> Exit {
         let (direction, now) = (record.direction(), self.ticks);
         let (policers, guarantee) = record.folded_policers();
         let policers = || policers.iter().map(|&slot| PolicerSlot(slot));
@@ -37,7 +42,7 @@ impl Worker {
             None => to.into(),
             Some(slot) => {
                 take(slot);
-                Exit::from(to).preferred()
+                Exit::from(to).high_priority()
             }
         }
     }

@@ -1,6 +1,6 @@
-//! The first stage: reads frames of the usual shape, and leaves all others alone.
+//! The first stage: reads frames eligible for the fast path, and leaves all others alone.
 //!
-//! A frame is of the usual shape when it is untagged Ethernet or of a LAN, IPv4 without options or IPv6 without
+//! A frame is eligible for the fast path when it is untagged Ethernet or of a LAN, IPv4 without options or IPv6 without
 //! extension headers, not a fragment, and, in a tunnel, GTP-U with nothing but perhaps a PDU session
 //! container. What must be equal in all such frames to a port is compared in one step.
 
@@ -27,13 +27,13 @@ pub(super) const IP_AT: usize = ethernet::HEADER_LEN;
 
 /// What the first stage finds out about a frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Arrived {
+pub(super) struct FrameHead {
     pub(super) key: SessionKey,
     /// Octets before the user packet.
     pub(super) offset: u16,
     /// Octets of the user packet and what may be behind it; in a packet to a UE nothing is.
     pub(super) available: u16,
-    /// Which way it goes if its record lets every packet go; none when the frame is not of the usual shape.
+    /// Which way it goes if its record lets every packet go; none when the frame is not eligible for the fast path.
     pub(super) way: FastPath,
     pub(super) kind: Kind,
     /// ECN field of the outer header; 0 of what came in no tunnel.
@@ -43,12 +43,12 @@ pub(super) struct Arrived {
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Not of the usual shape.
+    /// Not eligible for the fast path.
     #[default]
-    Unusual,
-    /// Not of the usual shape, but with a key to look up.
-    UnusualWithKey,
-    /// Of the usual shape.
+    NotEligible,
+    /// Not eligible for the fast path, but with a key to look up.
+    NotEligibleWithKey,
+    /// Eligible for the fast path.
     Usual,
 }
 
@@ -147,7 +147,7 @@ impl Ports {
 
     /// Whether an outer header has a mark that concerns the packet inside.
     #[inline(always)]
-    pub(super) fn is_marked(&self, arrived: &Arrived) -> bool {
+    pub(super) fn is_marked(&self, arrived: &FrameHead) -> bool {
         arrived.ecn & self.ecn != 0
     }
 
@@ -189,17 +189,17 @@ impl PortFacts {
         self.gtpu && self.instance.is_some()
     }
 
-    /// Reads a frame and says which way it goes; leaves `arrived` as it is, and says none, when it is not of the usual shape.
+    /// Reads a frame and says which way it goes; leaves `arrived` as it is, and says none, when it is not eligible for the fast path.
     #[inline(always)]
-    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut Arrived) -> FastPath {
+    pub(super) fn read(&self, ports: &Ports, frame: &Frame, arrived: &mut FrameHead) -> FastPath {
         if frame.is_chained() {
             return FastPath::NONE;
         }
-        self.read_usual(ports, frame.data(), arrived).unwrap_or(FastPath::NONE)
+        self.read_fast(ports, frame.data(), arrived).unwrap_or(FastPath::NONE)
     }
 
     #[inline(always)]
-    fn read_usual(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
+    fn read_fast(&self, ports: &Ports, data: &[u8], arrived: &mut FrameHead) -> Option<FastPath> {
         if let Some(head) = data.first_chunk::<64>() {
             let has_container = head[GTPU_AT] & CONTAINER_FOLLOWS != 0;
             if let Some(endpoint) = self.endpoint_of(head, has_container) {
@@ -217,7 +217,7 @@ impl PortFacts {
         }
     }
 
-    /// The endpoint to which a frame brings a G-PDU of the usual shape.
+    /// The endpoint to which a frame brings a G-PDU eligible for the fast path.
     #[inline(always)]
     fn endpoint_of(&self, head: &[u8; 64], has_container: bool) -> Option<EndpointId> {
         let ((endpoint, heads), others) = self.tunnel_heads.split_first()?;
@@ -229,8 +229,8 @@ impl PortFacts {
 
     /// Reads a frame of a tunnel over IPv6.
     #[inline(never)]
-    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
-        let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, shape)| shape.is_of(head))?;
+    fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut FrameHead) -> Option<FastPath> {
+        let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, encap)| encap.is_of(head))?;
         let message = data[GTPU_AT_V6..].first_chunk::<{ gtpu::HEADER_LEN + CONTAINER }>()?;
         let consumed = if message[0] & CONTAINER_FOLLOWS == 0 {
             0
@@ -260,13 +260,13 @@ impl PortFacts {
 
     /// Reads a frame that is not from a tunnel.
     #[inline(always)]
-    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
+    fn read_plain(&self, ports: &Ports, data: &[u8], arrived: &mut FrameHead) -> Option<FastPath> {
         let instance = self.instance?;
         let head = *data.first_chunk::<16>()?;
         let packet = &data[IP_AT..];
         if self.v4.is_of(head) {
             let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
-            let total = usual_ipv4(header, packet.len())?;
+            let total = fast_ipv4(header, packet.len())?;
             let dst = be32(header, 16);
             if header[8] <= 1 || !ports.is_routed_v4(dst) {
                 return None;
@@ -275,7 +275,7 @@ impl PortFacts {
             arrived.available = total;
         } else {
             let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-            let total = usual_ipv6(header, packet.len())?;
+            let total = fast_ipv6(header, packet.len())?;
             let dst = be128(header, 24);
             if !self.v6.is_of(head) || header[7] <= 1 || !ports.is_routed_v6(dst) {
                 return None;
@@ -294,7 +294,7 @@ impl PortFacts {
 impl PortFacts {
     /// Reads a frame from a LAN.
     #[inline(never)]
-    fn read_tagged(&self, ports: &Ports, data: &[u8], arrived: &mut Arrived) -> Option<FastPath> {
+    fn read_tagged(&self, ports: &Ports, data: &[u8], arrived: &mut FrameHead) -> Option<FastPath> {
         let link = vlan::link(data).ok().filter(|link| link.dst.0 == self.mac)?;
         let lan = self.lans.get(&VlanTags::of(&link)?)?;
         let packet = data.get(usize::from(link.payload_offset)..)?;
@@ -302,14 +302,14 @@ impl PortFacts {
             EtherType::IPV4 => {
                 let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
                 let dst = be32(header, 16);
-                arrived.available = usual_ipv4(header, packet.len())?;
+                arrived.available = fast_ipv4(header, packet.len())?;
                 arrived.key = SessionKey::ipv4(lan.instance, Ipv4Addr::from_bits(dst));
                 (header[8] > 1 && ports.is_routed_v4(dst)).then_some(Ipv4Addr::from_bits(dst).into())?
             }
             EtherType::IPV6 => {
                 let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
                 let dst = be128(header, 24);
-                arrived.available = usual_ipv6(header, packet.len())?;
+                arrived.available = fast_ipv6(header, packet.len())?;
                 arrived.key = SessionKey::ipv6(lan.instance, Ipv6Addr::from_bits(dst));
                 // Neighbour discovery is for the node.
                 let is_of_lan =
@@ -348,7 +348,7 @@ fn read_tunnelled(
     head: &[u8; 64],
     len: usize,
     has_container: bool,
-    arrived: &mut Arrived,
+    arrived: &mut FrameHead,
 ) -> Option<FastPath> {
     let total = be16(head, IP_AT + 2);
     let length = be16(head, GTPU_AT + 2);
@@ -386,7 +386,7 @@ const fn octets(len: usize) -> u16 {
 
 /// The total length of an IPv4 packet without options, whose header is in order.
 #[inline(always)]
-pub(super) fn usual_ipv4(header: &[u8; ipv4::HEADER_LEN], available: usize) -> Option<u16> {
+pub(super) fn fast_ipv4(header: &[u8; ipv4::HEADER_LEN], available: usize) -> Option<u16> {
     let total = be16(header, 2);
     let in_order =
         header[0] == 0x45 && total >= 20 && usize::from(total) <= available && is_sound_ipv4(header);
@@ -395,21 +395,21 @@ pub(super) fn usual_ipv4(header: &[u8; ipv4::HEADER_LEN], available: usize) -> O
 
 /// The total length of an IPv6 packet without extension headers, whose header is in order.
 #[inline(always)]
-pub(super) fn usual_ipv6(header: &[u8; ipv6::HEADER_LEN], available: usize) -> Option<u16> {
+pub(super) fn fast_ipv6(header: &[u8; ipv6::HEADER_LEN], available: usize) -> Option<u16> {
     let total = be16(header, 4).checked_add(40)?;
     let plain = matches!(IpProtocol(header[6]), IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV6);
     // A length of zero would announce a jumbogram, or nothing at all.
     (header[0] >> 4 == 6 && plain && total > 40 && usize::from(total) <= available).then_some(total)
 }
 
-/// The length that a packet of the usual shape has by its header.
+/// The length that a packet eligible for the fast path has by its header.
 #[inline]
 pub(super) fn user_packet_len(packet: &[u8]) -> Option<u16> {
     let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
     if header[0] >> 4 == 4 { Some(be16(header, 2)) } else { be16(header, 4).checked_add(40) }
 }
 
-/// Where a G-PDU of the usual shape comes from.
+/// Where a G-PDU eligible for the fast path comes from.
 pub(super) fn outer_source(frame: &Frame) -> Option<IpAddr> {
     let header = frame.data().get(IP_AT..)?;
     match header.first()? >> 4 {
@@ -472,15 +472,15 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_over_ipv6_are_of_the_usual_shape() {
+    fn tunnels_over_ipv6_are_eligible_for_the_fast_path() {
         let endpoint: Ipv6Addr = "fd00:3::1".parse().unwrap();
         let port = PortRole { mac: [2; 6], gtpu: true, mtu: 1500, instance: None, addresses: Vec::new() };
         let endpoints = vec![Ipv4Addr::LOCALHOST.into(), endpoint.into()];
         let settings = NodeSettings { endpoints, ports: vec![port], ..NodeSettings::default() };
         let ports = Ports::new(&settings);
         let read = |frame: &[u8]| {
-            let mut arrived = Arrived::default();
-            let way = ports.facts(PortId(0)).read_usual(&ports, frame, &mut arrived)?;
+            let mut arrived = FrameHead::default();
+            let way = ports.facts(PortId(0)).read_fast(&ports, frame, &mut arrived)?;
             assert_eq!((way, arrived.way, arrived.kind), (FastPath::UP, way, Kind::Usual));
             Some((arrived.key, arrived.offset, arrived.available))
         };

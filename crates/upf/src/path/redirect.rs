@@ -162,11 +162,11 @@ fn write(
     };
     let sum = !checksum::combine(&[pseudo, checksum::sum(space)]);
     space[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
-    let front = frame.prepend(ip_len)?;
+    let head = frame.prepend(ip_len)?;
     match (packet.dst, packet.src) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let ip = Ipv4Repr { payload_len: len, ..Ipv4Repr::whole([src, dst], IpProtocol::TCP, HOPS) };
-            ip.emit(front).ok()?;
+            ip.emit(head).ok()?;
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let ip = Ipv6Repr {
@@ -178,7 +178,7 @@ fn write(
                 flow_label: 0,
                 payload_len: len,
             };
-            ip.emit(front).ok()?;
+            ip.emit(head).ok()?;
         }
         _ => return None,
     }

@@ -14,7 +14,7 @@ use kaido_wire::{Error, ipv4, ipv6, udp};
 
 use super::emit::{self, Ends, FlowFields};
 use crate::node::{NodeSettings, OuterSourcePort};
-use crate::record::{Direction, Tunnel, TunnelShape};
+use crate::record::{Direction, EncapTemplate, Tunnel};
 use crate::rules::Teid;
 
 /// Flags of a header with extensions: version 1, GTP, E.
@@ -22,14 +22,14 @@ const FLAGS: u8 = 0x34;
 
 /// Extension headers, ready to stand behind a GTP-U header.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stored {
+pub(super) struct StoredExtensions {
     /// Type of the first.
     first: u8,
     /// The chain; its last octet is the type of none.
     chain: ArrayVec<u8, CHAIN_LEN_MAX>,
 }
 
-impl Stored {
+impl StoredExtensions {
     /// What goes on of the extensions of a whole GTP-U header.
     pub(super) fn of(header: &[u8]) -> Self {
         let mut stored = Self::default();
@@ -98,12 +98,12 @@ impl Stored {
 
     /// The chain that goes into a tunnel: with the shape's own container in place of the one that came, or
     /// without any if it is to be deleted.
-    pub(super) fn for_tunnel(&self, shape: &TunnelShape, deletes_container: bool) -> Self {
-        if shape.qfi.is_none() && !deletes_container {
+    pub(super) fn for_tunnel(&self, encap: &EncapTemplate, deletes_container: bool) -> Self {
+        if encap.qfi.is_none() && !deletes_container {
             return self.clone();
         }
         let mut chain = Self::default();
-        if let Some(container) = shape.container() {
+        if let Some(container) = encap.container() {
             chain.push_container(container);
         }
         for extension in Extensions::new(self.first, &self.chain).map_while(Result::ok) {
@@ -114,9 +114,9 @@ impl Stored {
         chain
     }
 
-    /// Octets of all headers that [`Stored::put_before`] writes.
+    /// Octets of all headers that [`StoredExtensions::put_before`] writes.
     pub(super) fn overhead(&self, tunnel: &Tunnel) -> usize {
-        let ip = if tunnel.shape.peer.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let ip = if tunnel.encap.peer.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let optional = if self.chain.is_empty() { 0 } else { gtpu::OPTIONAL_LEN + self.chain.len() };
         ip + udp::HEADER_LEN + gtpu::HEADER_LEN + optional
     }
@@ -137,30 +137,30 @@ impl Stored {
             OuterSourcePort::Fixed => gtpu::UDP_PORT,
         };
         self.put_message(tunnel.teid, frame)?;
-        let shape = &tunnel.shape;
-        let ends = Ends { src: settings.endpoints[usize::from(shape.local.0)], dst: shape.peer };
-        let tos = shape.tos | of_flow.class & shape.copied;
+        let encap = &tunnel.encap;
+        let ends = Ends { src: settings.endpoints[usize::from(encap.local.0)], dst: encap.peer };
+        let tos = encap.tos | of_flow.class & encap.copied;
         emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), tos, frame)
     }
 
     /// Puts GTP-U with the chain before a packet.
     ///
     /// # Errors
-    /// As [`Stored::put_before`].
+    /// As [`StoredExtensions::put_before`].
     pub(super) fn put_message(&self, teid: Teid, frame: &mut Frame) -> Result<(), Error> {
         let mut flags = 0x30;
         if !self.chain.is_empty() {
             let room = gtpu::OPTIONAL_LEN + self.chain.len();
-            let front = frame.prepend(room).ok_or(Error::Truncated)?;
-            front[..gtpu::OPTIONAL_LEN].copy_from_slice(&[0, 0, 0, self.first]);
-            front[gtpu::OPTIONAL_LEN..room].copy_from_slice(&self.chain);
+            let head = frame.prepend(room).ok_or(Error::Truncated)?;
+            head[..gtpu::OPTIONAL_LEN].copy_from_slice(&[0, 0, 0, self.first]);
+            head[gtpu::OPTIONAL_LEN..room].copy_from_slice(&self.chain);
             flags = FLAGS;
         }
         let length = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
-        let front = frame.prepend(gtpu::HEADER_LEN).ok_or(Error::Truncated)?;
-        front[..2].copy_from_slice(&[flags, MessageType::G_PDU.0]);
-        front[2..4].copy_from_slice(&length.to_be_bytes());
-        front[4..8].copy_from_slice(&teid.0.to_be_bytes());
+        let head = frame.prepend(gtpu::HEADER_LEN).ok_or(Error::Truncated)?;
+        head[..2].copy_from_slice(&[flags, MessageType::G_PDU.0]);
+        head[2..4].copy_from_slice(&length.to_be_bytes());
+        head[4..8].copy_from_slice(&teid.0.to_be_bytes());
         Ok(())
     }
 }
@@ -173,9 +173,13 @@ mod tests {
     use crate::record::EndpointId;
     use crate::rules::Qfi;
 
-    fn shape(qfi: Option<u8>) -> TunnelShape {
+    fn encap(qfi: Option<u8>) -> EncapTemplate {
         let peer = IpAddr::from([10, 0, 0, 1]);
-        TunnelShape { qfi: qfi.map(Qfi), container_uplink: true, ..TunnelShape::plain(peer, EndpointId(0)) }
+        EncapTemplate {
+            qfi: qfi.map(Qfi),
+            container_uplink: true,
+            ..EncapTemplate::plain(peer, EndpointId(0))
+        }
     }
 
     /// Service class indicator (00), UDP port (01), container (10), PDCP PDU number (11).
@@ -186,22 +190,22 @@ mod tests {
 
     #[test]
     fn extensions_go_on_as_their_comprehension_bits_ask() {
-        let stored = Stored::of(HEADER);
+        let stored = StoredExtensions::of(HEADER);
         assert_eq!((stored.first, &stored.chain[..]), (0x20, &[1, 7, 7, 0x85, 1, 0x10, 5, 0][..]));
-        assert_eq!(stored.for_tunnel(&shape(None), false).chain, stored.chain);
-        let marked = stored.for_tunnel(&shape(Some(9)), false);
+        assert_eq!(stored.for_tunnel(&encap(None), false).chain, stored.chain);
+        let marked = stored.for_tunnel(&encap(Some(9)), false);
         assert_eq!((marked.first, &marked.chain[..]), (0x85, &[1, 0x10, 9, 0x20, 1, 7, 7, 0][..]));
-        let deleted = stored.for_tunnel(&shape(None), true);
+        let deleted = stored.for_tunnel(&encap(None), true);
         assert_eq!((deleted.first, &deleted.chain[..]), (0x20, &[1, 7, 7, 0][..]));
     }
 
     #[test]
     fn a_header_without_or_with_half_a_chain_stores_what_is_whole() {
-        assert!(Stored::of(&HEADER[..8]).chain.is_empty());
-        assert!(Stored::of(&[]).chain.is_empty());
+        assert!(StoredExtensions::of(&HEADER[..8]).chain.is_empty());
+        assert!(StoredExtensions::of(&[]).chain.is_empty());
         for end in 8..HEADER.len() {
-            assert!(Stored::of(&HEADER[..end]).chain.len() <= 8, "{end}");
+            assert!(StoredExtensions::of(&HEADER[..end]).chain.len() <= 8, "{end}");
         }
-        assert!(Stored::of(&[0x30; 12]).chain.is_empty());
+        assert!(StoredExtensions::of(&[0x30; 12]).chain.is_empty());
     }
 }

@@ -1,16 +1,16 @@
-//! What packets of the usual shape are asked for, where their key has several rules.
+//! What packets eligible for the fast path are asked for, where their key has several rules.
 
 use kaido_engine::Frame;
 use kaido_wire::{IpProtocol, ipv4, ipv6};
 
 use super::emit::is_fragment_v4;
 use super::fast::qfi_of;
-use super::read::{Arrived, Kind, be16, be32, usual_ipv6};
-use crate::record::{Direction, UsualFlow, UsualPorts};
+use super::read::{FrameHead, Kind, be16, be32, fast_ipv6};
+use crate::record::{Direction, FlowPorts, PacketFlow};
 
-/// The flow of a packet; `None` where its headers are not of the usual shape.
+/// The flow of a packet; `None` where its headers are not eligible for the fast path.
 #[inline]
-pub(super) fn usual_flow(direction: Direction, arrived: &Arrived, frame: &Frame) -> Option<UsualFlow> {
+pub(super) fn fast_flow(direction: Direction, arrived: &FrameHead, frame: &Frame) -> Option<PacketFlow> {
     if arrived.kind != Kind::Usual {
         return None;
     }
@@ -25,23 +25,23 @@ pub(super) fn usual_flow(direction: Direction, arrived: &Arrived, frame: &Frame)
         }
         6 => {
             let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-            let total = usual_ipv6(header, arrived.available.into())?;
+            let total = fast_ipv6(header, arrived.available.into())?;
             (header[6], None, usize::from(total) - ipv6::HEADER_LEN, false)
         }
         _ => return None,
     };
     let upper_at = if remote.is_some() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
     let ports = if !IpProtocol(protocol).has_ports() {
-        UsualPorts::None
+        FlowPorts::None
     } else if is_fragment || upper < 4 {
-        UsualPorts::Unknown
+        FlowPorts::Unknown
     } else {
         let ports = packet.get(upper_at..upper_at + 4)?;
         let (src, dst) = (be16(ports, 0), be16(ports, 2));
         match direction {
-            Direction::Uplink => UsualPorts::Known(dst, src),
-            Direction::Downlink => UsualPorts::Known(src, dst),
+            Direction::Uplink => FlowPorts::Known(dst, src),
+            Direction::Downlink => FlowPorts::Known(src, dst),
         }
     };
-    Some(UsualFlow { qfi: qfi_of(arrived, frame), protocol, remote, ports })
+    Some(PacketFlow { qfi: qfi_of(arrived, frame), protocol, remote, ports })
 }

@@ -7,10 +7,10 @@ use kaido_engine::{DropReason, Frame, IcmpError, Output, Pending, PortId, Resolu
 use kaido_wire::{IpProtocol, gtpu};
 
 use super::Worker;
-use super::charge::{Charge, Matched, Sent};
+use super::charge::{Charge, MatchedRule, SendResult};
 use super::emit::{self, FlowFields};
 use super::outer::OuterTemplate;
-use super::oversize::NarrowWay;
+use super::oversize::PathMtu;
 use super::parse::Packet;
 use crate::fragment::Oversize;
 use crate::record::{Direction, Egress, Exit, N6Exit, Tunnel};
@@ -19,7 +19,7 @@ impl Worker {
     #[inline]
     pub(super) fn route(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         from: PortId,
         packet: &Packet,
         mut frame: Frame,
@@ -35,7 +35,7 @@ impl Worker {
             return None;
         }
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
-            return self.route_in_parts(rule, NarrowWay { resolution, from, mtu }, packet, frame, out);
+            return self.route_in_parts(rule, PathMtu { resolution, from, mtu }, packet, frame, out);
         }
         emit::decrement_ttl(frame.data_mut());
         self.send_charged(rule, packet.total_len, (resolution, packet.dst), from, frame, out);
@@ -45,7 +45,13 @@ impl Worker {
     /// Whether a packet from a UE would leave by a port that is not of its N6: only tunnels lead into the networks of N3 and N9,
     /// where a UE could write what it likes into other UEs' tunnels.
     /// By a port that is of both sides no G-PDU of its own leaves to a GTP-U peer.
-    fn leaves_n6(&self, rule: &Matched<'_>, resolution: Resolution, packet: &Packet, data: &[u8]) -> bool {
+    fn leaves_n6(
+        &self,
+        rule: &MatchedRule<'_>,
+        resolution: Resolution,
+        packet: &Packet,
+        data: &[u8],
+    ) -> bool {
         let port = match resolution {
             Resolution::Ready(hop) => Some(hop.port),
             Resolution::Pending => self.next_hops.port_of(packet.dst),
@@ -67,7 +73,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `route`, and the tunnel.
     pub(super) fn tunnel(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         tunnel: &Tunnel,
         from: PortId,
         packet: &Packet,
@@ -78,14 +84,14 @@ impl Worker {
             out.drop(from, frame, DropReason::NoRoute);
             return None;
         };
-        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        let resolution = self.next_hops.resolve(tunnel.encap.peer);
         if let Some(stamped) = self.stamped(rule.record, tunnel, resolution, frame.packet_len()) {
             self.tunnel_stamped(rule, tunnel, &stamped, from, packet, frame, out);
             return None;
         }
         let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
-            let way = NarrowWay { resolution, from, mtu };
+            let way = PathMtu { resolution, from, mtu };
             return self.tunnel_in_parts(rule, (tunnel, &outer), way, packet, frame, out);
         }
         emit::decrement_ttl(frame.data_mut());
@@ -93,7 +99,7 @@ impl Worker {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        self.send_charged(rule, packet.total_len, (resolution, tunnel.shape.peer), from, frame, out);
+        self.send_charged(rule, packet.total_len, (resolution, tunnel.encap.peer), from, frame, out);
         None
     }
 
@@ -101,7 +107,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // As `tunnel`, and what the rule says of extension headers.
     pub(super) fn relay(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         tunnel: &Tunnel,
         deletes_container: bool,
         from: PortId,
@@ -109,8 +115,8 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        let extensions = self.stored.for_tunnel(&tunnel.shape, deletes_container);
-        let resolution = self.next_hops.resolve(tunnel.shape.peer);
+        let extensions = self.stored.for_tunnel(&tunnel.encap, deletes_container);
+        let resolution = self.next_hops.resolve(tunnel.encap.peer);
         let overhead = extensions.overhead(tunnel);
         let exceeded = self.exceeded(resolution, frame.packet_len() + overhead);
         if let Some(mtu) = exceeded
@@ -123,11 +129,11 @@ impl Worker {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;
         }
-        let peer = tunnel.shape.peer;
+        let peer = tunnel.encap.peer;
         let octets = packet.total_len;
         match exceeded {
             Some(mtu) => {
-                self.outer_in_parts(rule, octets, peer, NarrowWay { resolution, from, mtu }, frame, out)
+                self.outer_in_parts(rule, octets, peer, PathMtu { resolution, from, mtu }, frame, out)
             }
             None => self.send_charged(rule, octets, (resolution, peer), from, frame, out),
         };
@@ -138,7 +144,7 @@ impl Worker {
     pub(super) fn outer(&self, tunnel: &Tunnel) -> Option<OuterTemplate> {
         match tunnel.id.and_then(|id| self.prepared.get(id)) {
             Some(prepared) => Some(prepared.template),
-            None => OuterTemplate::new(&self.node.settings, &tunnel.shape).ok(),
+            None => OuterTemplate::new(&self.node.settings, &tunnel.encap).ok(),
         }
     }
 
@@ -162,14 +168,14 @@ impl Worker {
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
-        self.send_or_wait((resolution, destination), from, frame, None, out) != Sent::Dropped
+        self.send_or_wait((resolution, destination), from, frame, None, out) != SendResult::Dropped
     }
 
     /// As [`Worker::send`], of a user's packet of so many octets, which is charged when it leaves.
     #[inline]
     pub(super) fn send_charged(
         &mut self,
-        rule: &Matched<'_>,
+        rule: &MatchedRule<'_>,
         octets: usize,
         hop: (Resolution, IpAddr),
         from: PortId,
@@ -188,7 +194,7 @@ impl Worker {
         frame: Frame,
         charge: Option<Charge>,
         out: &mut Output<'_>,
-    ) -> Sent {
+    ) -> SendResult {
         // The next hop may have become known since those before this packet began to wait.
         if self.is_pending_known() {
             self.retry_pending(out);
@@ -204,7 +210,7 @@ impl Worker {
         mut frame: Frame,
         charge: Option<Charge>,
         out: &mut Output<'_>,
-    ) -> Sent {
+    ) -> SendResult {
         let reason = match resolution {
             Resolution::Ready(hop) => {
                 let role = self.role(hop.port);
@@ -212,13 +218,13 @@ impl Worker {
                     DropReason::TooBig
                 } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {
                     out.transmit(hop.port, frame);
-                    return Sent::Left;
+                    return SendResult::Left;
                 } else {
                     DropReason::NoHeadroom
                 }
             }
             Resolution::Pending => match self.pending.push(frame, from, destination, charge, out.now()) {
-                Ok(()) => return Sent::Waits,
+                Ok(()) => return SendResult::Waits,
                 Err(refused) => {
                     frame = refused;
                     DropReason::NextHopUnresolved
@@ -227,7 +233,7 @@ impl Worker {
             Resolution::NoRoute => DropReason::NoRoute,
         };
         out.drop(from, frame, reason);
-        Sent::Dropped
+        SendResult::Dropped
     }
 
     /// Whether packets wait for next hops that may be known by now.
@@ -239,7 +245,7 @@ impl Worker {
     /// Tries the packets again whose next hops were not known. Those that leave are charged.
     pub(super) fn retry_pending(&mut self, out: &mut Output<'_>) {
         self.pending_tried = self.next_hops.generation();
-        let preferred = out.prefer(false);
+        let high_priority = out.set_high_priority(false);
         for packet in self.pending.take() {
             let Pending { destination, from, .. } = packet;
             match self.next_hops.resolve(destination) {
@@ -254,6 +260,6 @@ impl Worker {
                 }
             }
         }
-        out.prefer(preferred);
+        out.set_high_priority(high_priority);
     }
 }

@@ -5,8 +5,8 @@ use kaido_engine::Frame;
 use super::Worker;
 use super::fast::qfi_of;
 use super::mss::may_be_syn;
-use super::read::{Arrived, Kind, be32, be128, outer_source};
-use super::select::usual_flow;
+use super::read::{FrameHead, Kind, be32, be128, outer_source};
+use super::select::fast_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
 use crate::record::{FastPath, Record};
@@ -17,7 +17,13 @@ impl Worker {
     /// Counts a packet of a key that the fast path has left.
     #[cold]
     #[inline(never)]
-    pub(super) fn count_slow(&self, node: &Node, record: Option<&Record>, arrived: &Arrived, frame: &Frame) {
+    pub(super) fn count_slow(
+        &self,
+        node: &Node,
+        record: Option<&Record>,
+        arrived: &FrameHead,
+        frame: &Frame,
+    ) {
         self.slow.count(self.slow_reason(node, record, arrived, frame));
     }
 
@@ -25,7 +31,7 @@ impl Worker {
         &self,
         node: &Node,
         record: Option<&Record>,
-        arrived: &Arrived,
+        arrived: &FrameHead,
         frame: &Frame,
     ) -> SlowPathReason {
         let Some(record) = record else { return SlowPathReason::NoSession };
@@ -46,7 +52,7 @@ impl Worker {
             return SlowPathReason::Other;
         }
         let rule = if record.has_lines() {
-            let flow = usual_flow(record.direction(), arrived, frame);
+            let flow = fast_flow(record.direction(), arrived, frame);
             flow.and_then(|flow| record.of_flow(&node.lines, &flow))
         } else {
             Some(record)
@@ -61,7 +67,13 @@ impl Worker {
     }
 
     /// As [`Worker::slow_reason`], of a packet whose rule is on the fast path.
-    fn slow_reason_of(&self, node: &Node, rule: &Record, arrived: &Arrived, frame: &Frame) -> SlowPathReason {
+    fn slow_reason_of(
+        &self,
+        node: &Node,
+        rule: &Record,
+        arrived: &FrameHead,
+        frame: &Frame,
+    ) -> SlowPathReason {
         let is_used_up = |&slot: &u32| node.usage.is_exhausted(UsageSlot(slot));
         if rule.has_folded_quotas() && rule.folded_usage().iter().any(is_used_up) {
             return SlowPathReason::Quota;

@@ -12,7 +12,7 @@ pub(super) enum Stage {
     Probe,
     /// Keys are compared.
     Resolve,
-    /// Packets of the usual shape are done with.
+    /// Packets eligible for the fast path are done with.
     Act,
     /// All others are, and frames are handed to their ports.
     Finish,

@@ -2,21 +2,21 @@
 
 use std::time::{Instant, SystemTime};
 
-use kaido_engine::{Frame, Output, PortId, front_of};
+use kaido_engine::{Frame, Output, PortId, head_of};
 use kaido_table::Guard;
 
 use super::Worker;
-use super::forward::{Arrival, Origin};
-use super::parse::Parsed;
+use super::forward::{ArrivalInfo, Origin};
+use super::parse::ParsedFrame;
 use crate::node::Node;
 use crate::record::{Action, Record, SessionIndex, SessionKey};
 use crate::rules::PdrId;
-use crate::trace::{TraceRecord, Traced};
+use crate::trace::{TraceRecord, TracedSessions};
 
 /// What a worker knows of traces.
 #[derive(Debug, Default)]
 pub(super) struct Tracing {
-    traced: Traced,
+    traced: TracedSessions,
     /// Of the packet that is handled: the rule that it matched, when, and whether that buffers.
     matched: Option<(PdrId, Instant, bool)>,
 }
@@ -36,14 +36,14 @@ impl Tracing {
 }
 
 /// A packet whose trace has begun.
-struct Begun {
+struct TraceStart {
     at: SystemTime,
     since: Instant,
     key: SessionKey,
     qfi: Option<u8>,
     port: PortId,
     len: usize,
-    front: Vec<u8>,
+    head: Vec<u8>,
 }
 
 impl Worker {
@@ -73,7 +73,7 @@ impl Worker {
     pub(super) fn trace_frame(
         &mut self,
         record: &Record,
-        arrival: Arrival,
+        arrival: ArrivalInfo,
         frame: Frame,
         out: &mut Output<'_>,
         handle: impl FnOnce(&mut Self, Frame, &mut Output<'_>),
@@ -93,18 +93,18 @@ impl Worker {
         port: PortId,
         frame: &Frame,
         out: &mut Output<'_>,
-    ) -> Begun {
+    ) -> TraceStart {
         let snap = self.tracing.traced.snap;
-        let (len, front) = (frame.packet_len(), front_of(frame, snap));
+        let (len, head) = (frame.packet_len(), head_of(frame, snap));
         let (at, since) = (SystemTime::now(), Instant::now());
         self.tracing.matched = None;
         out.record_trace(snap);
-        Begun { at, since, key, qfi, port, len, front }
+        TraceStart { at, since, key, qfi, port, len, head }
     }
 
-    fn end_trace(&mut self, begun: Begun, record: &Record, out: &mut Output<'_>) {
-        let Begun { at, since, key, qfi, port, len, front } = begun;
-        let fates = out.take_fates();
+    fn end_trace(&mut self, begun: TraceStart, record: &Record, out: &mut Output<'_>) {
+        let TraceStart { at, since, key, qfi, port, len, head } = begun;
+        let dispositions = out.take_dispositions();
         let took = since.elapsed();
         let matched = self.tracing.matched.take();
         self.node.tracer.push(TraceRecord {
@@ -115,11 +115,11 @@ impl Worker {
             key,
             qfi,
             len,
-            front,
+            head,
             matched: matched.map(|(pdr, at, _)| (pdr, at.saturating_duration_since(since))),
             took,
-            buffered: matched.is_some_and(|(_, _, buffers)| buffers) && fates.is_empty(),
-            fates,
+            buffered: matched.is_some_and(|(_, _, buffers)| buffers) && dispositions.is_empty(),
+            dispositions,
         });
     }
 
@@ -130,15 +130,15 @@ impl Worker {
         &mut self,
         node: &Node,
         guard: &Guard<'_>,
-        parsed: Parsed,
+        parsed: ParsedFrame,
         (record, found): (&Record, Option<&Record>),
         port: PortId,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
         let (key, qfi) = match parsed {
-            Parsed::Tunnel(key, outer) => (key, outer.header.qfi),
-            Parsed::ToUe(key, ..) => (key, None),
+            ParsedFrame::Tunnel(key, outer) => (key, outer.header.qfi),
+            ParsedFrame::ToUe(key, ..) => (key, None),
             _ => return self.handle_parsed(node, guard, parsed, found, port, frame, out),
         };
         let begun = self.begin_trace(key, qfi, port, &frame, out);

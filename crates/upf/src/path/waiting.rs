@@ -6,10 +6,10 @@ use kaido_engine::{DropReason, Output};
 use kaido_table::Guard;
 
 use super::Worker;
-use super::forward::Arrival;
-use super::hold;
+use super::buffering;
+use super::forward::ArrivalInfo;
 use super::parse::Packet;
-use super::relay::Stored;
+use super::relay::StoredExtensions;
 use crate::node::{BufferChange, WorkerEvent};
 use crate::record::SessionIndex;
 
@@ -96,11 +96,11 @@ impl Worker {
         let node = self.node.clone();
         let of_packet_at_hand = std::mem::take(&mut self.stored);
         for waiting in self.buffers.take(session) {
-            let hold::Buffered { frame, from, key, qfi, since, .. } = waiting;
+            let buffering::BufferedPacket { frame, from, key, qfi, since, .. } = waiting;
             let record = node.table.get(guard, &key).filter(|record| record.session() == session);
             if let Some(record) = record.filter(|record| record.is_ethernet()) {
-                self.stored = Stored::of_flow(qfi, record.direction());
-                let arrival = Arrival::new(from, key, qfi);
+                self.stored = StoredExtensions::of_flow(qfi, record.direction());
+                let arrival = ArrivalInfo::new(from, key, qfi);
                 self.release_frame(guard, record, arrival, frame, since, out);
                 continue;
             }
@@ -108,8 +108,8 @@ impl Worker {
                 out.drop(from, frame, DropReason::BufferDiscarded);
                 continue;
             };
-            let arrival = Arrival::new(from, key, qfi);
-            self.stored = Stored::of_flow(qfi, record.direction());
+            let arrival = ArrivalInfo::new(from, key, qfi);
+            self.stored = StoredExtensions::of_flow(qfi, record.direction());
             if let Some((_, frame)) = self.apply(guard, record, arrival, &packet, frame, Some(since), out) {
                 // The way became narrower while it waited; its sender will learn from the next.
                 out.drop(from, frame, DropReason::TooBig);

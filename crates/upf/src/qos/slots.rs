@@ -27,12 +27,12 @@ pub(crate) struct PolicerSlots {
     fresh: u32,
     bound: u32,
     free: Vec<PolicerSlot>,
-    shared: HashMap<Correlation, Shared>,
+    shared: HashMap<Correlation, SlotState>,
     correlations: HashMap<PolicerSlot, Correlation>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SlotState {
     slot: PolicerSlot,
     users: u32,
 }
@@ -54,7 +54,7 @@ impl PolicerSlots {
             (fresh < self.bound).then_some(PolicerSlot(fresh))
         })?;
         if let Some(key) = correlation {
-            self.shared.insert(key, Shared { slot, users: 1 });
+            self.shared.insert(key, SlotState { slot, users: 1 });
             self.correlations.insert(slot, key);
         }
         Some((slot, true))

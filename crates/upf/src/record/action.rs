@@ -52,7 +52,7 @@ pub const USAGE_SLOTS_MAX: usize = 6;
 
 /// Which packets of a rule a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum CountScope {
     /// Those that QoS enforcement lets pass.
     Passed,
     /// All (MBQE, TS 29.244 8.2.68).
@@ -83,15 +83,15 @@ impl UsageSlots {
 
     /// Adds a counter, once; `false` when there is no room.
     #[must_use]
-    pub fn push(&mut self, slot: UsageSlot, what: Counted, quota: bool) -> bool {
+    pub fn push(&mut self, slot: UsageSlot, what: CountScope, quota: bool) -> bool {
         let known = self.slots[..self.len()].iter().position(|&known| known == slot.0);
         let at = known.unwrap_or(self.len());
         if at == USAGE_SLOTS_MAX {
             return false;
         }
         self.slots[at] = slot.0;
-        self.before_qos |= u8::from(what == Counted::All) << at;
-        self.dropped |= u8::from(what == Counted::Dropped) << at;
+        self.before_qos |= u8::from(what == CountScope::All) << at;
+        self.dropped |= u8::from(what == CountScope::Dropped) << at;
         self.quotas |= u8::from(quota) << at;
         self.len += u8::from(known.is_none());
         true
@@ -112,12 +112,12 @@ impl UsageSlots {
 
     /// Every counter, and what it counts.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (UsageSlot, Counted)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (UsageSlot, CountScope)> + '_ {
         self.slots[..usize::from(self.len)].iter().enumerate().map(|(at, &slot)| {
             let what = match (self.before_qos >> at & 1, self.dropped >> at & 1) {
-                (0, 0) => Counted::Passed,
-                (_, 0) => Counted::All,
-                _ => Counted::Dropped,
+                (0, 0) => CountScope::Passed,
+                (_, 0) => CountScope::All,
+                _ => CountScope::Dropped,
             };
             (UsageSlot(slot), what)
         })
@@ -127,7 +127,9 @@ impl UsageSlots {
     #[must_use]
     pub fn without_dropped(&self) -> Self {
         let mut all = Self::default();
-        for (at, (slot, what)) in self.iter().enumerate().filter(|(_, (_, what))| *what != Counted::Dropped) {
+        for (at, (slot, what)) in
+            self.iter().enumerate().filter(|(_, (_, what))| *what != CountScope::Dropped)
+        {
             // No more than there were.
             let _ = all.push(slot, what, self.quotas >> at & 1 != 0);
         }
@@ -137,7 +139,7 @@ impl UsageSlots {
     /// The counters that a packet moves which passes.
     #[inline]
     pub fn of_passed(&self) -> impl Iterator<Item = UsageSlot> + '_ {
-        self.iter().filter(|(_, what)| *what != Counted::Dropped).map(|(slot, _)| slot)
+        self.iter().filter(|(_, what)| *what != CountScope::Dropped).map(|(slot, _)| slot)
     }
 }
 

@@ -57,12 +57,12 @@ impl FastPath {
 
 /// The way that some packets have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CommonWay {
+pub(crate) struct CommonRoute {
     any: u16,
     all: u16,
 }
 
-impl CommonWay {
+impl CommonRoute {
     /// Of no packets.
     pub(crate) const fn new() -> Self {
         Self { any: 0, all: u16::MAX }

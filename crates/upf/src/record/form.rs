@@ -1,6 +1,6 @@
 //! How packets of a key find their rule, for operators: on the fast path, or why not.
 
-use super::{Action, Flags, LINES_MAX, Record, RuleView, WideBox, asks_of};
+use super::{Action, Flags, LINES_MAX, Record, RuleView, SharedWideRecord, asks_of};
 
 /// The form of a record, from the one that takes least to the one that takes most. The form of a session is the greatest of its keys'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,14 +12,14 @@ pub enum RecordForm {
     /// Rules are in lines that packets are compared with: they take the fast path.
     Lines,
     /// The record leads to more on the heap: packets of some rules, or all, take the slow path, or wait for memory once more; and why.
-    Wide(WideReason),
+    Wide(SlowPathCause),
 }
 
 /// Why a record is wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum WideReason {
+pub enum SlowPathCause {
     /// Outer sources are compared with the gNB's address, behind the record; else packets take the fast path.
     #[error("the uplink is bound to its gNB")]
     Bound,
@@ -61,7 +61,7 @@ pub enum WideReason {
     Ethernet,
 }
 
-impl WideReason {
+impl SlowPathCause {
     /// All, in their order.
     pub const ALL: [Self; 13] = [
         Self::Bound,
@@ -101,11 +101,11 @@ impl WideReason {
 
 impl RecordForm {
     /// How many forms there are.
-    pub const COUNT: usize = 3 + WideReason::ALL.len();
+    pub const COUNT: usize = 3 + SlowPathCause::ALL.len();
 
     /// All, in their order.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Folded, Self::Held, Self::Lines].into_iter().chain(WideReason::ALL.map(Self::Wide))
+        [Self::Folded, Self::Held, Self::Lines].into_iter().chain(SlowPathCause::ALL.map(Self::Wide))
     }
 
     /// Its place among [`RecordForm::all`].
@@ -146,23 +146,23 @@ impl Record {
         }
     }
 
-    /// Why packets of it take the slow path, if any do that are of the usual shape and forwarded.
-    fn reason(&self, wide: &WideBox, is_folded: bool) -> Option<WideReason> {
+    /// Why packets of it take the slow path, if any do that are eligible for the fast path and forwarded.
+    fn reason(&self, wide: &SharedWideRecord, is_folded: bool) -> Option<SlowPathCause> {
         let of_session = [
-            (WideReason::Ethernet, wide.ethernet),
-            (WideReason::Monitored, !self.monitors().is_empty()),
-            (WideReason::Applications, wide.listens),
-            (WideReason::Framed, !self.framed().is_empty()),
-            (WideReason::Prefix, wide.ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
+            (SlowPathCause::Ethernet, wide.ethernet),
+            (SlowPathCause::Monitored, !self.monitors().is_empty()),
+            (SlowPathCause::Applications, wide.inspects),
+            (SlowPathCause::Framed, !self.framed().is_empty()),
+            (SlowPathCause::Prefix, wide.ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
         ];
         if let Some((reason, _)) = of_session.into_iter().find(|(_, is_so)| *is_so) {
             return Some(reason);
         }
         let of_rules = if is_folded { None } else { self.reason_of_rules(wide) };
-        of_rules.or_else(|| (!self.gnbs().is_empty()).then_some(WideReason::Bound))
+        of_rules.or_else(|| (!self.gnbs().is_empty()).then_some(SlowPathCause::Bound))
     }
 
-    fn reason_of_rules(&self, wide: &WideBox) -> Option<WideReason> {
+    fn reason_of_rules(&self, wide: &SharedWideRecord) -> Option<SlowPathCause> {
         let direction = self.direction();
         let met = || self.list(wide).iter().filter(|rule| rule.detection().is_met(direction));
         if let Some(reason) = met().find_map(|rule| reason_of_rule(&rule)) {
@@ -170,27 +170,27 @@ impl Record {
         }
         let lines: usize = met().filter_map(|rule| asks_of(rule.detection())).map(|asks| asks.len()).sum();
         if lines > LINES_MAX {
-            return Some(WideReason::Rules);
+            return Some(SlowPathCause::Rules);
         }
         // What a line could not have for another reason than those above: room.
         let mut unfolded = met().filter_map(|rule| rule.unfolded());
-        unfolded.any(|action| action.apply.forward && action.gate_open).then_some(WideReason::Cells)
+        unfolded.any(|action| action.apply.forward && action.gate_open).then_some(SlowPathCause::Cells)
     }
 }
 
 /// Why a rule by itself keeps its packets off the fast path.
-fn reason_of_rule(rule: &RuleView<'_>) -> Option<WideReason> {
+fn reason_of_rule(rule: &RuleView<'_>) -> Option<SlowPathCause> {
     let is_so = |asks: fn(&Action) -> bool| rule.unfolded().is_some_and(asks);
     if rule.extended().is_some() {
-        Some(WideReason::ExtendedActions)
+        Some(SlowPathCause::ExtendedActions)
     } else if !rule.on_quota().is_empty() {
-        Some(WideReason::QuotaAction)
+        Some(SlowPathCause::QuotaAction)
     } else if is_so(|action| action.apply.duplicate) {
-        Some(WideReason::Duplicated)
+        Some(SlowPathCause::Duplicated)
     } else if is_so(|action| action.qos.packets().is_some()) {
-        Some(WideReason::PacketRate)
+        Some(SlowPathCause::PacketRate)
     } else if asks_of(rule.detection()).is_none() {
-        Some(WideReason::Filters)
+        Some(SlowPathCause::Filters)
     } else {
         None
     }
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(all.len(), RecordForm::COUNT);
         assert!(all.iter().enumerate().all(|(at, form)| form.index() == at));
         assert!(all.is_sorted());
-        let names: std::collections::BTreeSet<_> = WideReason::ALL.map(WideReason::name).into();
-        let words: std::collections::BTreeSet<_> = WideReason::ALL.map(|reason| reason.to_string()).into();
-        assert_eq!((names.len(), words.len()), (WideReason::ALL.len(), WideReason::ALL.len()));
+        let names: std::collections::BTreeSet<_> = SlowPathCause::ALL.map(SlowPathCause::name).into();
+        let words: std::collections::BTreeSet<_> = SlowPathCause::ALL.map(|reason| reason.to_string()).into();
+        assert_eq!((names.len(), words.len()), (SlowPathCause::ALL.len(), SlowPathCause::ALL.len()));
     }
 }

@@ -1,4 +1,4 @@
-//! The first rules of a key as cache lines, which a packet of the usual shape is compared with one after the other.
+//! The first rules of a key as cache lines, which a packet eligible for the fast path is compared with one after the other.
 //!
 //! ```text
 //!   16 octets: what a packet must be │ 48 octets: the record of its rule
@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
-use kaido_table::{LineCursor, Lines, waits};
+use kaido_table::{LineCursor, LineSlab, waits};
 
 use super::{Detection, Direction, Record, Rule, SessionIndex};
 use crate::rules::{AddressMatch, SdfFilter};
@@ -21,7 +21,7 @@ pub const LINES_MAX: usize = 4;
 
 /// What a packet must be to match a rule, as far as its QoS flow and one flow filter say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowAsk {
+pub struct FlowMatch {
     /// Its QoS flow, if that matters.
     pub qfi: Option<u8>,
     /// Its protocol, if that matters.
@@ -32,7 +32,7 @@ pub struct FlowAsk {
     pub ports: Option<[[u16; 2]; 2]>,
 }
 
-impl FlowAsk {
+impl FlowMatch {
     /// Any packet, of a QoS flow if that matters.
     pub const fn any(qfi: Option<u8>) -> Self {
         Self { qfi, protocol: None, remote: AddressMatch::Any, ports: None }
@@ -57,17 +57,17 @@ impl FlowAsk {
 }
 
 /// What packets of a rule must be, one of these; `None` where that cannot be said so.
-pub(crate) fn asks_of(rule: &Detection) -> Option<Vec<FlowAsk>> {
+pub(crate) fn asks_of(rule: &Detection) -> Option<Vec<FlowMatch>> {
     if rule.ue.is_some() || rule.app.is_some() {
         return None;
     }
     let mut all = Vec::with_capacity(rule.sdf.len().max(1));
     for qfi in flows_of(rule.qfis) {
         if rule.sdf.is_empty() {
-            all.push(FlowAsk::any(qfi));
+            all.push(FlowMatch::any(qfi));
         }
         for sdf in &rule.sdf {
-            all.push(FlowAsk::of(sdf, qfi)?);
+            all.push(FlowMatch::of(sdf, qfi)?);
         }
     }
     Some(all)
@@ -87,18 +87,18 @@ fn flows_of(qfis: Option<u64>) -> impl Iterator<Item = Option<u8>> {
 
 /// What lines ask of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UsualFlow {
+pub(crate) struct PacketFlow {
     /// Of its PDU session container.
     pub(crate) qfi: Option<u8>,
     pub(crate) protocol: u8,
     /// The remote address; `None` in IPv6.
     pub(crate) remote: Option<u32>,
-    pub(crate) ports: UsualPorts,
+    pub(crate) ports: FlowPorts,
 }
 
 /// The ports of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum UsualPorts {
+pub(crate) enum FlowPorts {
     /// The remote end's and the UE's.
     Known(u16, u16),
     /// Its protocol has none.
@@ -122,7 +122,7 @@ const ANY_PORTS: [u16; 2] = [0, u16::MAX];
 /// What a packet must be.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Asks {
+struct LineMatch {
     remote: u32,
     remote_ports: [u16; 2],
     local_ports: [u16; 2],
@@ -132,12 +132,12 @@ struct Asks {
     flags: u8,
 }
 
-impl Asks {
+impl LineMatch {
     /// It cannot be said here.
     const UNKNOWN: u8 = 1 << 0;
     /// One protocol matches.
     const PROTOCOL: u8 = 1 << 1;
-    /// An IPv4 network, or, with [`Asks::IPV6`], an IPv6 network, in which the remote address lies.
+    /// An IPv4 network, or, with [`LineMatch::IPV6`], an IPv6 network, in which the remote address lies.
     const REMOTE: u8 = 1 << 2;
     const IPV6: u8 = 1 << 3;
     /// Ports are asked for.
@@ -155,7 +155,7 @@ impl Asks {
         flags: 0,
     };
 
-    fn of(ask: &FlowAsk) -> Self {
+    fn of(ask: &FlowMatch) -> Self {
         let mut asks = Self { qfi: ask.qfi.unwrap_or(ANY_QFI), ..Self::ANY };
         if let Some([remote, local]) = ask.ports {
             (asks.remote_ports, asks.local_ports) = (remote, local);
@@ -180,7 +180,7 @@ impl Asks {
     }
 
     #[inline(always)]
-    fn answer(&self, flow: &UsualFlow) -> Answer {
+    fn answer(&self, flow: &PacketFlow) -> Answer {
         if self.has(Self::UNKNOWN) {
             return Answer::Unknown;
         }
@@ -203,13 +203,13 @@ impl Asks {
         if self.has(Self::PORTS) {
             let within = |[low, high]: [u16; 2], port: u16| (low..=high).contains(&port);
             return match flow.ports {
-                UsualPorts::Known(remote, local)
+                FlowPorts::Known(remote, local)
                     if within(self.remote_ports, remote) && within(self.local_ports, local) =>
                 {
                     Answer::Yes
                 }
-                UsualPorts::Known(..) | UsualPorts::None => Answer::No,
-                UsualPorts::Unknown => Answer::Unknown,
+                FlowPorts::Known(..) | FlowPorts::None => Answer::No,
+                FlowPorts::Unknown => Answer::Unknown,
             };
         }
         Answer::Yes
@@ -220,7 +220,7 @@ impl Asks {
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Line {
-    asks: Asks,
+    asks: LineMatch,
     record: Record,
 }
 
@@ -229,7 +229,7 @@ const _: () = assert!(size_of::<Line>() == 64);
 impl Line {
     /// Whether packets that come to it are left to the rules themselves.
     const fn is_left(&self) -> bool {
-        self.asks.has(Asks::UNKNOWN) || self.asks.has(Asks::CAREFUL)
+        self.asks.has(LineMatch::UNKNOWN) || self.asks.has(LineMatch::CAREFUL)
     }
 }
 
@@ -241,19 +241,20 @@ pub(super) fn of_rules(
 ) -> ArrayVec<Line, LINES_MAX> {
     let all = rules.iter().filter(|rule| rule.detection().is_met(direction)).flat_map(|rule| {
         let record = rule.view().record();
-        let unknown = || vec![Asks { flags: Asks::UNKNOWN, ..Asks::ANY }];
-        let asks = asks_of(rule.detection()).map_or_else(unknown, |asks| asks.iter().map(Asks::of).collect());
+        let unknown = || vec![LineMatch { flags: LineMatch::UNKNOWN, ..LineMatch::ANY }];
+        let asks =
+            asks_of(rule.detection()).map_or_else(unknown, |asks| asks.iter().map(LineMatch::of).collect());
         asks.into_iter().map(move |asks| match record {
             Some(record) => Line { asks, record: record.clone() },
             None => {
-                let asks = Asks { flags: asks.flags | Asks::CAREFUL, ..asks };
+                let asks = LineMatch { flags: asks.flags | LineMatch::CAREFUL, ..asks };
                 Line { asks, record: Record::empty(session, super::Flags(0)) }
             }
         })
     });
     let mut lines = ArrayVec::new();
     for line in all.take(LINES_MAX) {
-        let is_last = line.asks.has(Asks::UNKNOWN);
+        let is_last = line.asks.has(LineMatch::UNKNOWN);
         lines.push(line);
         if is_last {
             break;
@@ -268,14 +269,14 @@ pub(super) fn of_rules(
 /// Memory for lines.
 #[derive(Debug)]
 pub(crate) struct LineMemory {
-    lines: Lines,
+    lines: LineSlab,
     cursor: Mutex<LineCursor>,
 }
 
 impl LineMemory {
     /// Among other lines.
-    pub(crate) fn among(lines: Lines) -> Self {
-        Self { lines, cursor: Mutex::new(Lines::cursor(0)) }
+    pub(crate) fn among(lines: LineSlab) -> Self {
+        Self { lines, cursor: Mutex::new(LineSlab::cursor(0)) }
     }
 
     /// Brings a line into the cache.
@@ -349,14 +350,14 @@ impl Drop for OwnLines {
 pub(super) unsafe fn choose<'l>(
     memory: &LineMemory,
     numbers: &[u32],
-    flow: &UsualFlow,
+    flow: &PacketFlow,
 ) -> Option<&'l Record> {
     for &number in numbers {
         // SAFETY: by the caller's promise the line was put, and is not written before it is given back.
         let line: &'l Line = unsafe { memory.at(number).as_ref() };
         waits::read(line);
         match line.asks.answer(flow) {
-            Answer::Yes => return (!line.asks.has(Asks::CAREFUL)).then_some(&line.record),
+            Answer::Yes => return (!line.asks.has(LineMatch::CAREFUL)).then_some(&line.record),
             Answer::No => {}
             Answer::Unknown => return None,
         }

@@ -16,17 +16,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use self::action::{
-    Action, BufferBounds, Counted, Destination, Direction, N6Exit, SessionIndex, USAGE_SLOTS_MAX,
+    Action, BufferBounds, CountScope, Destination, Direction, N6Exit, SessionIndex, USAGE_SLOTS_MAX,
     UeAddresses, UsageSlots,
 };
 use self::fast_path::Flags;
-pub(crate) use self::fast_path::{CommonWay, FastPath, SimpleForward};
-pub use self::form::{RecordForm, WideReason};
+pub(crate) use self::fast_path::{CommonRoute, FastPath, SimpleForward};
+pub use self::form::{RecordForm, SlowPathCause};
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
 use self::lines::OwnLines;
-pub use self::lines::{FlowAsk, LINES_MAX};
-pub(crate) use self::lines::{LineMemory, UsualFlow, UsualPorts, asks_of};
+pub use self::lines::{FlowMatch, LINES_MAX};
+pub(crate) use self::lines::{FlowPorts, LineMemory, PacketFlow, asks_of};
 use self::rule::Rule;
 pub use self::rule::{Detection, FilteredRule, QuotaAction, RuleList, RuleView};
 use triomphe::ThinArc;
@@ -39,7 +39,7 @@ use crate::lan::LanId;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
-pub use crate::tunnels::{ShapeId, Tunnel, TunnelShape, Tunnels};
+pub use crate::tunnels::{EncapTemplate, EncapTemplateId, Tunnel, Tunnels};
 use crate::usage::UsageSlot;
 
 /// The rules of a record, as [`Record::rules`] shows them.
@@ -59,7 +59,7 @@ pub(crate) struct SessionFacts<'s> {
     /// Networks behind the UE.
     pub(crate) framed: &'s [FramedRoute],
     /// A rule of the session asks for an application.
-    pub(crate) listens: bool,
+    pub(crate) inspects: bool,
     /// QoS flows whose delays are measured.
     pub(crate) monitors: &'s [(Qfi, Arc<Monitor>)],
     /// Its PDN type is Ethernet.
@@ -70,10 +70,10 @@ pub(crate) struct SessionFacts<'s> {
 
 /// What does not fold into the record itself, before the rules.
 #[derive(Debug)]
-struct Wide {
+struct WideRecord {
     /// What the rule asks for that the record holds itself, if it does: it is not among those behind.
     own: Option<Arc<Detection>>,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareFields>>,
     ue: UeAddresses,
     /// How many of those come before that rule.
     own_place: u16,
@@ -82,16 +82,16 @@ struct Wide {
     /// A rule asks for ports, which only the first fragment of a packet has.
     needs_ports: bool,
     /// Packets are listened to, to know their applications by.
-    listens: bool,
+    inspects: bool,
     /// What comes are Ethernet frames.
     ethernet: bool,
 }
 
-const _: () = assert!(size_of::<Wide>() == 48);
+const _: () = assert!(size_of::<WideRecord>() == 48);
 
 /// What few sessions have.
 #[derive(Debug, Default)]
-struct Rare {
+struct RareFields {
     /// The first rules, as the fast path reads them, if it does.
     lines: Option<OwnLines>,
     /// Networks behind the UE: sources uplink.
@@ -106,10 +106,10 @@ struct Rare {
 
 /// Where they are with their rules, shared by the copies of a record. What is read of them is [noted](kaido_table::waits).
 #[derive(Clone, Debug)]
-struct WideBox(ThinArc<Wide, Rule>);
+struct SharedWideRecord(ThinArc<WideRecord, Rule>);
 
-impl WideBox {
-    fn new(wide: Wide, rules: impl ExactSizeIterator<Item = Rule>) -> Self {
+impl SharedWideRecord {
+    fn new(wide: WideRecord, rules: impl ExactSizeIterator<Item = Rule>) -> Self {
         Self(ThinArc::from_header_and_iter(wide, rules))
     }
 
@@ -140,11 +140,11 @@ impl WideBox {
     }
 }
 
-impl std::ops::Deref for WideBox {
-    type Target = Wide;
+impl std::ops::Deref for SharedWideRecord {
+    type Target = WideRecord;
 
     #[inline(always)]
-    fn deref(&self) -> &Wide {
+    fn deref(&self) -> &WideRecord {
         let wide = &self.0.header.header;
         kaido_table::waits::read(&wide.ue);
         wide
@@ -172,13 +172,13 @@ pub struct Record {
     /// Numbers of usage counters, behind them of policers, and behind those the complement of the number of a counter of dropped
     /// packets, or zero. The last two are the upper half of the UE's /64 where it has one. Of a record with lines, their numbers.
     cells: [u32; CELLS_MAX],
-    wide: Option<WideBox>,
+    wide: Option<SharedWideRecord>,
     ue_ipv4: u32,
     /// The peer's TEID; of what goes into no tunnel, the [number](exit_number) of what it leaves by.
     teid: Teid,
     pdr: PdrId,
     flags: Flags,
-    shape: ShapeId,
+    encap: EncapTemplateId,
     /// What is simply forwarded is never kept, so this says of such a record: in bits 0 to 5, with [`Flags::QFI_MATCH`], the QoS
     /// flow that matches; bit 6: a rate more; bit 7: the last rate is guaranteed. Of others: packets that a BAR
     /// suggests to keep, or the number of lines.
@@ -196,11 +196,11 @@ impl Record {
     pub(crate) fn new(
         session: SessionIndex,
         direction: Direction,
-        SessionFacts { ue, framed, listens, monitors, ethernet, gnbs }: SessionFacts<'_>,
+        SessionFacts { ue, framed, inspects, monitors, ethernet, gnbs }: SessionFacts<'_>,
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
-        let may_fold = !ethernet && framed.is_empty() && !listens && monitors.is_empty();
+        let may_fold = !ethernet && framed.is_empty() && !inspects && monitors.is_empty();
         let (folded, is_whole) =
             if may_fold { Self::fold_of(session, direction, ue, &rules) } else { (None, false) };
         if let Some(folded) = folded.as_ref().filter(|_| is_whole && gnbs.is_empty()) {
@@ -210,7 +210,7 @@ impl Record {
         let is_rare = classifier.is_some() || !(framed.is_empty() && monitors.is_empty() && gnbs.is_empty());
         let rare = || {
             let (framed, monitors, gnbs) = (framed.into(), monitors.into(), gnbs.into());
-            Box::new(Rare { lines: None, framed, monitors, gnbs, classifier })
+            Box::new(RareFields { lines: None, framed, monitors, gnbs, classifier })
         };
         let needs_ports = rules.iter().any(|rule| rule.detection.needs_ports());
         let mut rules = rules;
@@ -219,20 +219,20 @@ impl Record {
             Some((u16::try_from(place).ok()?, rules.remove(place).detection))
         });
         let (own_place, own) = own.map_or((0, None), |(place, detection)| (place, Some(detection)));
-        let wide = Wide {
+        let wide = WideRecord {
             own,
             own_place,
             rare: is_rare.then(rare),
             ue,
             may_have_lines: may_fold && folded.is_none(),
             needs_ports,
-            listens,
+            inspects,
             ethernet,
         };
         let rules = rules.into_iter().map(|rule| Rule::new(session, direction, ue, rule));
         let flags = Flags(0).with(Flags::UPLINK, direction == Direction::Uplink);
         Self {
-            wide: Some(WideBox::new(wide, rules)),
+            wide: Some(SharedWideRecord::new(wide, rules)),
             ..folded.unwrap_or_else(|| Self::empty(session, flags))
         }
     }
@@ -278,7 +278,7 @@ impl Record {
         }
     }
 
-    /// Whether packets of the usual shape find their rule by [`Record::of_flow`].
+    /// Whether packets eligible for the fast path find their rule by [`Record::of_flow`].
     #[inline(always)]
     pub(crate) fn has_lines(&self) -> bool {
         self.flags.0 & (Flags::QFI_MATCH | Flags::FAST) == Flags::QFI_MATCH
@@ -293,16 +293,16 @@ impl Record {
         self.cells.get(..usize::from(self.buffer_suggested)).unwrap_or_default()
     }
 
-    /// The record of the rule that a packet of the usual shape matches; `None` where the rules themselves must be looked at.
+    /// The record of the rule that a packet eligible for the fast path matches; `None` where the rules themselves must be looked at.
     #[inline]
-    pub(crate) fn of_flow(&self, memory: &LineMemory, flow: &UsualFlow) -> Option<&Self> {
+    pub(crate) fn of_flow(&self, memory: &LineMemory, flow: &PacketFlow) -> Option<&Self> {
         debug_assert!(self.are_lines_of(memory), "lines of another node");
         // SAFETY: its lines were put into the node's one memory of lines, and are given back after it was dropped.
         unsafe { lines::choose(memory, self.line_numbers(), flow) }
     }
 
     fn are_lines_of(&self, memory: &LineMemory) -> bool {
-        let own = self.wide.as_ref().and_then(WideBox::lines);
+        let own = self.wide.as_ref().and_then(SharedWideRecord::lines);
         own.is_none_or(|own| own.are_of(memory))
     }
 
@@ -315,12 +315,12 @@ impl Record {
     /// Whether packets notice no difference between two records, as far as the records themselves tell: of rules that did not
     /// fold into one nothing is known.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let Self { session, cells, wide, ue_ipv4, teid, pdr, flags, shape, buffer_suggested, cell_bits } =
+        let Self { session, cells, wide, ue_ipv4, teid, pdr, flags, encap, buffer_suggested, cell_bits } =
             self;
         wide.is_none()
             && other.wide.is_none()
             && (session, pdr, flags, cells) == (&other.session, &other.pdr, &other.flags, &other.cells)
-            && (ue_ipv4, teid, shape) == (&other.ue_ipv4, &other.teid, &other.shape)
+            && (ue_ipv4, teid, encap) == (&other.ue_ipv4, &other.teid, &other.encap)
             && (buffer_suggested, cell_bits) == (&other.buffer_suggested, &other.cell_bits)
     }
 
@@ -333,7 +333,7 @@ impl Record {
             teid: Teid(0),
             pdr: PdrId(0),
             flags,
-            shape: ShapeId::NONE,
+            encap: EncapTemplateId::NONE,
             buffer_suggested: 0,
             cell_bits: 0,
         }
@@ -369,7 +369,7 @@ impl Record {
         }
         if let Destination::Tunnel(tunnel) = action.destination {
             record.flags = record.flags.with(Flags::TUNNEL, true);
-            (record.shape, record.teid) = (tunnel.id?, tunnel.teid);
+            (record.encap, record.teid) = (tunnel.id?, tunnel.teid);
         } else {
             record.teid = Teid(exit_number(action.exit));
         }
@@ -394,7 +394,7 @@ impl Record {
         }
         let rates = || qos.policers().chain(qos.guaranteed());
         let (policers, rates_len) = (qos.policers().count(), rates().count());
-        let of_dropped = || usage.iter().filter(|(_, what)| *what == Counted::Dropped);
+        let of_dropped = || usage.iter().filter(|(_, what)| *what == CountScope::Dropped);
         let (counters, apart) = (usage.of_passed().count(), of_dropped().count());
         if policers > POLICERS_MAX || apart > 1 || counters + rates_len + apart > self.cells_max() {
             return None;
@@ -406,8 +406,8 @@ impl Record {
         if qos.guaranteed().is_some() {
             self.buffer_suggested = GUARANTEED | if rates_len > 2 { THREE_RATES } else { 0 };
         }
-        let whats = usage.iter().map(|(_, what)| what).filter(|what| *what != Counted::Dropped);
-        for (at, _) in whats.enumerate().filter(|(_, what)| *what == Counted::All) {
+        let whats = usage.iter().map(|(_, what)| what).filter(|what| *what != CountScope::Dropped);
+        for (at, _) in whats.enumerate().filter(|(_, what)| *what == CountScope::All) {
             self.cell_bits |= (at < 4).then_some(0x10 << at)?;
         }
         self.flags = self.flags.with(Flags::POLICED, rates_len > 0).with(Flags::QUOTAS, usage.has_quotas());
@@ -484,8 +484,8 @@ impl Record {
 
     /// The tunnel of a record that holds its action itself, if that leads into one.
     #[inline]
-    pub(crate) fn folded_tunnel(&self) -> Option<(ShapeId, Teid)> {
-        self.flags.has(Flags::TUNNEL).then_some((self.shape, self.teid))
+    pub(crate) fn folded_tunnel(&self) -> Option<(EncapTemplateId, Teid)> {
+        self.flags.has(Flags::TUNNEL).then_some((self.encap, self.teid))
     }
 
     /// The counters of a record that holds its action itself; which of them count before QoS
@@ -543,8 +543,8 @@ impl Record {
 
     /// Whether packets are listened to, to know their applications by.
     #[inline]
-    pub(crate) fn listens(&self) -> bool {
-        self.wide.as_ref().is_some_and(|wide| wide.listens)
+    pub(crate) fn inspects(&self) -> bool {
+        self.wide.as_ref().is_some_and(|wide| wide.inspects)
     }
 
     /// The QoS flows whose delays are measured.
@@ -624,13 +624,13 @@ impl Record {
         self.rare()?.classifier.as_deref()
     }
 
-    fn list<'r>(&'r self, wide: &'r WideBox) -> RuleList<'r> {
+    fn list<'r>(&'r self, wide: &'r SharedWideRecord) -> RuleList<'r> {
         RuleList { others: wide.others(), own: wide.own.as_ref().map(|own| (self, &**own, wide.own_place)) }
     }
 
     /// What few sessions have.
     #[inline]
-    fn rare(&self) -> Option<&Rare> {
+    fn rare(&self) -> Option<&RareFields> {
         self.wide.as_ref()?.rare.as_deref()
     }
 
@@ -638,14 +638,14 @@ impl Record {
         let mut usage = UsageSlots::default();
         for (at, &slot) in self.folded_usage().iter().enumerate() {
             let before_qos = at < 4 && self.cell_bits >> (4 + at) & 1 != 0;
-            let what = if before_qos { Counted::All } else { Counted::Passed };
+            let what = if before_qos { CountScope::All } else { CountScope::Passed };
             // A record folds fewer counters than there is room for. That one of them has a quota is said of all: one
             // without is never used up.
             let _ = usage.push(UsageSlot(slot), what, self.has_folded_quotas());
         }
         if let Some(dropped) = self.folded_dropped() {
             // As above.
-            let _ = usage.push(dropped, Counted::Dropped, false);
+            let _ = usage.push(dropped, CountScope::Dropped, false);
         }
         let mut qos = Enforcement::default();
         let (policers, guarantee) = self.folded_policers();
@@ -655,7 +655,7 @@ impl Record {
         }
         guarantee.into_iter().for_each(|slot| qos.guarantee(PolicerSlot(slot)));
         let tunnel = self.folded_tunnel().and_then(|(id, teid)| {
-            Some(Destination::Tunnel(Tunnel { shape: *tunnels.shape(id)?, id: Some(id), teid }))
+            Some(Destination::Tunnel(Tunnel { encap: *tunnels.encap(id)?, id: Some(id), teid }))
         });
         let without =
             if self.flags.has(Flags::NO_TUNNEL) { Destination::NoTunnel } else { Destination::Routed };

@@ -1,4 +1,4 @@
-use kaido_table::Lines;
+use kaido_table::LineSlab;
 
 use super::*;
 use crate::rules::SdfFilter;
@@ -30,7 +30,7 @@ fn filtered(pdr: u16, filter: &str) -> FilteredRule {
 }
 
 fn uplink(rules: Vec<FilteredRule>) -> Record {
-    let memory = Arc::new(LineMemory::among(Lines::new(64).unwrap()));
+    let memory = Arc::new(LineMemory::among(LineSlab::new(64).unwrap()));
     Record::new(SessionIndex(1), Direction::Uplink, SessionFacts::default(), rules).into_lines(&memory, None)
 }
 
@@ -99,7 +99,7 @@ fn rates_and_a_guarantee_fold_and_unfold() {
             if guarantee {
                 asked.action.qos.guarantee(PolicerSlot(90));
             }
-            assert!(asked.action.usage.push(UsageSlot(5), Counted::Passed, false));
+            assert!(asked.action.usage.push(UsageSlot(5), CountScope::Passed, false));
             asked.action.buffer.packets = Some(200);
             let record = uplink(vec![asked.clone()]);
             assert!(is_fast(&record), "{policers} {guarantee} {qfi:?}");
@@ -122,18 +122,18 @@ fn rates_and_a_guarantee_fold_and_unfold() {
 
 #[test]
 fn lines_are_given_back_with_the_last_record_that_has_them() {
-    let memory = Arc::new(LineMemory::among(Lines::new(64).unwrap()));
+    let memory = Arc::new(LineMemory::among(LineSlab::new(64).unwrap()));
     let other = |pdr| filtered(pdr, "permit out 17 from 10.0.0.0/8 53 to assigned");
     let lined = || {
         let rules = vec![other(3), other(4), rule(1)];
         let record = Record::new(SessionIndex(1), Direction::Uplink, SessionFacts::default(), rules);
         record.into_lines(&memory, None)
     };
-    let flow = |protocol| UsualFlow {
+    let flow = |protocol| PacketFlow {
         qfi: None,
         protocol,
         remote: Some(0x0a00_0001),
-        ports: UsualPorts::Known(53, 4000),
+        ports: FlowPorts::Known(53, 4000),
     };
     for _ in 0..100 {
         let first = lined();
@@ -174,30 +174,33 @@ fn a_form_says_why_packets_take_the_slow_path() {
     assert_eq!(form(vec![guaranteed, rule(1)]), RecordForm::Lines);
     let mut counted = rule(1);
     assert!(counted.action.qos.count_packets(PolicerSlot(1)));
-    wide(vec![counted], WideReason::PacketRate);
+    wide(vec![counted], SlowPathCause::PacketRate);
     let mut copied = rule(1);
     copied.action.apply.duplicate = true;
-    wide(vec![copied], WideReason::Duplicated);
+    wide(vec![copied], SlowPathCause::Duplicated);
     let extended = ExtendedActions { egress: None, ..ExtendedActions::default() };
-    wide(vec![FilteredRule { extended: Some(Arc::new(extended)), ..rule(1) }], WideReason::ExtendedActions);
-    wide(vec![filtered(3, "permit out 17 from any 53,5060 to assigned"), rule(1)], WideReason::Filters);
-    wide((1..=5).map(|pdr| of_flows(pdr, 1 << pdr)).collect(), WideReason::Rules);
+    wide(
+        vec![FilteredRule { extended: Some(Arc::new(extended)), ..rule(1) }],
+        SlowPathCause::ExtendedActions,
+    );
+    wide(vec![filtered(3, "permit out 17 from any 53,5060 to assigned"), rule(1)], SlowPathCause::Filters);
+    wide((1..=5).map(|pdr| of_flows(pdr, 1 << pdr)).collect(), SlowPathCause::Rules);
     let mut crowded = rule(1);
     for slot in 0..4 {
         assert!(crowded.action.qos.push(PolicerSlot(slot)));
     }
     // A record has room for two rates.
-    wide(vec![voice(), crowded], WideReason::Cells);
+    wide(vec![voice(), crowded], SlowPathCause::Cells);
 
     let of = |facts| Record::new(SessionIndex(1), Direction::Uplink, facts, vec![rule(1)]).form();
     let framed = [FramedRoute::of([192, 168, 1, 0].into(), 24)];
     let gnbs = ["192.0.2.7".parse().unwrap()];
     let facts = SessionFacts::default;
     for (facts, reason) in [
-        (SessionFacts { framed: &framed, ..facts() }, WideReason::Framed),
-        (SessionFacts { listens: true, ..facts() }, WideReason::Applications),
-        (SessionFacts { ethernet: true, ..facts() }, WideReason::Ethernet),
-        (SessionFacts { gnbs: &gnbs, ..facts() }, WideReason::Bound),
+        (SessionFacts { framed: &framed, ..facts() }, SlowPathCause::Framed),
+        (SessionFacts { inspects: true, ..facts() }, SlowPathCause::Applications),
+        (SessionFacts { ethernet: true, ..facts() }, SlowPathCause::Ethernet),
+        (SessionFacts { gnbs: &gnbs, ..facts() }, SlowPathCause::Bound),
     ] {
         assert_eq!(of(facts), RecordForm::Wide(reason));
     }

@@ -47,7 +47,7 @@ pub use qer::{
     BitRate, Gate, PacketLimit, PacketRate, PagingPolicyIndicator, Qer, QerCorrelationId, TimeUnit, UpdateQer,
 };
 pub use request::{
-    Cause, CreatedPdr, DataStatus, Deleted, DownlinkDataService, Established, Establishment, FSeid,
+    Cause, CreatedPdr, DataStatus, DeletionResponse, DownlinkDataService, Established, Establishment, FSeid,
     Modification, Modified, Outcome, PacketRateStatus, Progress, Rejection, SessionEvent, SessionService,
     Ticket,
 };

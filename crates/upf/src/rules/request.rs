@@ -272,7 +272,7 @@ pub struct PacketRateStatus {
 
 /// The answer to a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeletionResponse {
     /// What is left of the packet rates of QERs that ask for it.
     pub packet_rates: Vec<PacketRateStatus>,
     /// The final report of every URR.
@@ -384,7 +384,7 @@ pub enum Outcome {
     /// To a modification.
     Modified(Modified),
     /// To a deletion.
-    Deleted(Deleted),
+    Deleted(DeletionResponse),
 }
 
 impl Outcome {
@@ -397,7 +397,7 @@ impl Outcome {
     }
 
     /// The answer to a deletion.
-    pub fn deleted(self) -> Option<Deleted> {
+    pub fn deleted(self) -> Option<DeletionResponse> {
         match self {
             Self::Deleted(deleted) => Some(deleted),
             Self::Modified(_) => None,
@@ -424,7 +424,7 @@ pub trait SessionService {
     ///
     /// # Errors
     /// [`Cause::SessionContextNotFound`] when there is none.
-    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<Deleted, Rejection>;
+    fn delete(&mut self, seid: Seid, now: SystemTime) -> Result<DeletionResponse, Rejection>;
 
     /// [`Self::modify`] without a wait for packets on their way.
     ///
@@ -443,7 +443,11 @@ pub trait SessionService {
     ///
     /// # Errors
     /// As [`Self::delete`].
-    fn start_deletion(&mut self, seid: Seid, now: SystemTime) -> Result<Progress<Deleted>, Rejection> {
+    fn start_deletion(
+        &mut self,
+        seid: Seid,
+        now: SystemTime,
+    ) -> Result<Progress<DeletionResponse>, Rejection> {
         self.delete(seid, now).map(Progress::Done)
     }
 

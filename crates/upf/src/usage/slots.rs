@@ -1,6 +1,6 @@
 //! Which counters are not in use.
 
-use kaido_table::{LineCursor, Lines};
+use kaido_table::{LineCursor, LineSlab};
 
 use super::{UsageCounters, UsageSlot};
 use crate::control::percent;
@@ -16,13 +16,13 @@ pub(crate) struct FreeSlots {
     /// Given back, the last first. A place that was a counter's stays one: a worker that comes late miscounts, and no more.
     free: Vec<UsageSlot>,
     /// Where there are places that were never a counter's; else they lie in a row, behind all that were.
-    lines: Option<Places>,
+    lines: Option<FreshSlots>,
 }
 
 /// Where counters are taken that never were any.
 #[derive(Debug)]
-struct Places {
-    lines: Lines,
+struct FreshSlots {
+    lines: LineSlab,
     near_records: LineCursor,
     apart: LineCursor,
 }
@@ -30,10 +30,10 @@ struct Places {
 impl FreeSlots {
     /// Those of counters, none of which is in use.
     pub(crate) fn of(counters: &UsageCounters) -> Self {
-        let lines = counters.lines.as_ref().map(|lines| Places {
+        let lines = counters.lines.as_ref().map(|lines| FreshSlots {
             lines: lines.clone(),
-            near_records: Lines::cursor(RECORDS),
-            apart: Lines::cursor(0),
+            near_records: LineSlab::cursor(RECORDS),
+            apart: LineSlab::cursor(0),
         });
         Self { used: 0, bound: counters.len, free: Vec::new(), lines }
     }
@@ -51,7 +51,7 @@ impl FreeSlots {
     fn take_by(
         &mut self,
         counters: &UsageCounters,
-        cursor: impl FnOnce(&mut Places) -> &mut LineCursor,
+        cursor: impl FnOnce(&mut FreshSlots) -> &mut LineCursor,
     ) -> Option<UsageSlot> {
         if self.used == self.bound {
             return None;
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_counter_begins_anew_with_each_owner() {
-        let lines = Lines::new(70).unwrap();
+        let lines = LineSlab::new(70).unwrap();
         let counters = UsageCounters::among(lines, 2);
         counters.keep_quotas().unwrap();
         let mut free = FreeSlots::of(&counters);

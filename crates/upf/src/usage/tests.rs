@@ -4,7 +4,7 @@ use super::*;
 
 /// Counters with the numbers from 0 on.
 fn counters(len: u32) -> UsageCounters {
-    let counters = UsageCounters::among(Lines::new(len).unwrap(), len);
+    let counters = UsageCounters::among(LineSlab::new(len).unwrap(), len);
     let mut free = FreeSlots::of(&counters);
     (0..len).for_each(|slot| assert_eq!(free.take(&counters), Some(UsageSlot(slot))));
     counters

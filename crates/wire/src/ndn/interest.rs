@@ -68,7 +68,7 @@ pub struct Interest<'p> {
 
 /// What [`Interest::with_nonce`] wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NewFront {
+pub struct RewrittenHead {
     /// Octets to be taken off the packet's front.
     pub strip: usize,
     /// Octets that come in their place.
@@ -215,14 +215,20 @@ impl<'p> Interest<'p> {
         [all, &[]]
     }
 
-    /// Gives an Interest without nonce one: writes what its front has to become to `front`, which has room when it is as
+    /// Gives an Interest without nonce one: writes what its front has to become to `head`, which has room when it is as
     /// long as [`Self::nonce_at`] and [`NONCE_ROOM`] more. `packet` is the first segment, `total` the packet's length.
-    pub fn with_nonce(&self, packet: &[u8], total: usize, nonce: u32, front: &mut [u8]) -> Result<NewFront> {
-        let mut writer = Writer::new(front);
+    pub fn with_nonce(
+        &self,
+        packet: &[u8],
+        total: usize,
+        nonce: u32,
+        head: &mut [u8],
+    ) -> Result<RewrittenHead> {
+        let mut writer = Writer::new(head);
         writer.header(types::INTEREST, total - self.name_at + 6)?;
         writer.octets(packet.get(self.name_at..self.nonce_at).ok_or(Error::Truncated)?)?;
         writer.element(types::NONCE, &nonce.to_be_bytes())?;
-        Ok(NewFront { strip: self.nonce_at, written: writer.len() })
+        Ok(RewrittenHead { strip: self.nonce_at, written: writer.len() })
     }
 }
 
@@ -385,9 +391,9 @@ mod tests {
             let mut packet = vec![5, u8::try_from(value.len()).unwrap()];
             packet.extend(&value);
             let interest = Interest::parse(&packet, packet.len()).unwrap();
-            let mut front = [0; 64];
-            let new = interest.with_nonce(&packet, packet.len(), 0xdead_beef, &mut front).unwrap();
-            let made = [&front[..new.written], &packet[new.strip..]].concat();
+            let mut head = [0; 64];
+            let new = interest.with_nonce(&packet, packet.len(), 0xdead_beef, &mut head).unwrap();
+            let made = [&head[..new.written], &packet[new.strip..]].concat();
             let again = Interest::parse(&made, made.len()).unwrap();
             assert_eq!(again.nonce, Some(0xdead_beef));
             assert_eq!((again.hop_limit, again.lifetime_ms), (interest.hop_limit, interest.lifetime_ms));

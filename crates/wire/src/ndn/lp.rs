@@ -58,7 +58,7 @@ impl<'p> LpPacket<'p> {
 
     fn parse_fields(first: &'p [u8], mut at: usize, total: usize) -> Result<Self> {
         let mut packet = Self { header: LpHeader::default(), fragment_at: at, fragment_len: 0 };
-        let mut seen = Seen::default();
+        let mut seen = SeenFields::default();
         while at < total {
             let header = tlv::header(first.get(at..).unwrap_or_default())?;
             let end = at + header.element_len();
@@ -90,9 +90,9 @@ impl<'p> LpPacket<'p> {
 
 /// Which fields a header has had.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen(u16);
+struct SeenFields(u16);
 
-impl Seen {
+impl SeenFields {
     /// Refuses a field that was there before.
     fn once(&mut self, bit: u8) -> Result<()> {
         let bit = 1 << bit;
@@ -106,7 +106,7 @@ impl Seen {
 
 impl<'p> LpHeader<'p> {
     /// Takes one field.
-    fn take(&mut self, kind: u32, value: &'p [u8], seen: &mut Seen) -> Result<()> {
+    fn take(&mut self, kind: u32, value: &'p [u8], seen: &mut SeenFields) -> Result<()> {
         match kind {
             types::LP_SEQUENCE => {
                 seen.once(0)?;
@@ -150,7 +150,7 @@ impl<'p> LpHeader<'p> {
 
     /// Takes a field that is between a node and its applications, or for what this node does not do.
     #[cold]
-    fn take_rare(&mut self, kind: u32, value: &'p [u8], seen: &mut Seen) -> Result<()> {
+    fn take_rare(&mut self, kind: u32, value: &'p [u8], seen: &mut SeenFields) -> Result<()> {
         match kind {
             types::LP_NEXT_HOP_FACE_ID => {
                 seen.once(8)?;

@@ -62,9 +62,9 @@ mod tests {
         let mut inner = vec![0; header.inner_len(fragment.len())];
         assert_eq!(header.emit_inner(fragment.len(), &mut inner), Ok(inner.len()));
         inner.extend(fragment);
-        let mut front = vec![0; fields.len(inner.len())];
-        assert_eq!(fields.emit(inner.len(), &mut front), Ok(front.len()));
-        [front, inner].concat()
+        let mut head = vec![0; fields.len(inner.len())];
+        assert_eq!(fields.emit(inner.len(), &mut head), Ok(head.len()));
+        [head, inner].concat()
     }
 
     /// Conformance: NDNLPv2 reliability | TxSequence and Ack are written as they are read

@@ -32,7 +32,7 @@ pub use component::Component;
 pub use data::{ContentType, Data, DataSignature, MetaInfo};
 pub use digest::{DIGEST_LEN, Digest, implicit_digest, parameters_digest, sha256};
 pub use encode::{DataRepr, InterestRepr, Signing, write_name};
-pub use interest::{Interest, InterestSignature, LIFETIME_DEFAULT_MS, NONCE_ROOM, NewFront, Parameters};
+pub use interest::{Interest, InterestSignature, LIFETIME_DEFAULT_MS, NONCE_ROOM, Parameters, RewrittenHead};
 pub use lp::{LpPacket, PIT_TOKEN_MAX};
 pub use lp_header::LpHeader;
 pub use lp_reliability::LpReliability;

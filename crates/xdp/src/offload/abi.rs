@@ -181,7 +181,7 @@ pub(crate) struct RawHop {
 /// What may be replaced while the program reads it: fields are written only while `valid` is zero and nobody reads.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Guarded<T> {
+pub(crate) struct Versioned<T> {
     pub(crate) valid: AtomicU32,
     pub(crate) value: T,
 }
@@ -250,8 +250,8 @@ const _: () = assert!(size_of::<Policer>() == 64);
 const _: () = assert!(size_of::<LiveRecord>() == 64);
 const _: () =
     assert!(std::mem::offset_of!(RawRecord, key_scope) == std::mem::offset_of!(LiveRecord, key_scope));
-const _: () = assert!(size_of::<Guarded<RawTemplate>>() == 64);
-const _: () = assert!(size_of::<Guarded<RawHop>>() == 48);
+const _: () = assert!(size_of::<Versioned<RawTemplate>>() == 64);
+const _: () = assert!(size_of::<Versioned<RawHop>>() == 48);
 const _: () = assert!(size_of::<Globals>() == 3672);
 const _: () = assert!(size_of::<Reader>() == 64);
 const _: () = assert!(size_of::<Cell>() == 64);
@@ -259,7 +259,7 @@ const _: () = assert!(size_of::<Cell>() == 64);
 /// Why a packet was left to the steering, and so to the engine or the kernel (`enum offload_hand`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Hand {
+pub enum PassReason {
     /// Not IP to the interface's MAC in one of its roles, or its VLAN leads to no network instance.
     NotCandidate = 0,
     /// Spans several buffers.
@@ -298,7 +298,7 @@ pub enum Hand {
     Checksum = 17,
 }
 
-impl Hand {
+impl PassReason {
     /// All of them, in the order of the counters.
     pub const ALL: [Self; 18] = [
         Self::NotCandidate,
@@ -379,7 +379,7 @@ impl OffloadDrop {
 pub struct OffloadCounters {
     packets: [u64; 2],
     bytes: [u64; 2],
-    handed: [u64; Hand::ALL.len()],
+    handed: [u64; PassReason::ALL.len()],
     dropped: [u64; OffloadDrop::ALL.len()],
     events_late: u64,
     received_bytes: u64,
@@ -393,7 +393,7 @@ impl Default for OffloadCounters {
         Self {
             packets: [0; 2],
             bytes: [0; 2],
-            handed: [0; Hand::ALL.len()],
+            handed: [0; PassReason::ALL.len()],
             dropped: [0; OffloadDrop::ALL.len()],
             events_late: 0,
             received_bytes: 0,
@@ -414,7 +414,7 @@ impl OffloadCounters {
     }
 
     /// Packets left to the steering.
-    pub fn handed(&self, reason: Hand) -> u64 {
+    pub fn handed(&self, reason: PassReason) -> u64 {
         self.handed[reason as usize]
     }
 
@@ -545,12 +545,12 @@ mod tests {
             ("OFFLOAD_TEMPLATE_CHECKSUM", u64::from(TEMPLATE_CHECKSUM)),
             ("OFFLOAD_PORT_FIXED", u64::from(PORT_FIXED)),
             ("OFFLOAD_ECN", u64::from(ECN)),
-            ("OFFLOAD_HANDS", Hand::ALL.len() as u64),
+            ("OFFLOAD_HANDS", PassReason::ALL.len() as u64),
             ("OFFLOAD_DROPS", OffloadDrop::ALL.len() as u64),
         ] {
             assert_eq!(in_header(HEADER, name), value, "{name}");
         }
-        for hand in Hand::ALL {
+        for hand in PassReason::ALL {
             let name = format!("OFFLOAD_HAND_{}", hand.name().to_uppercase());
             assert_eq!(in_header(HEADER, &name), hand as u64);
         }
@@ -568,10 +568,10 @@ mod tests {
         counters.add(&value);
         assert_eq!(counters.packets(OffloadDirection::Downlink), 4);
         assert_eq!(counters.bytes(OffloadDirection::Uplink), 6);
-        assert_eq!(counters.handed(Hand::NotCandidate), 10);
-        assert_eq!(counters.handed(Hand::Headroom), 34);
-        assert_eq!(counters.handed(Hand::Syn), 42);
-        assert_eq!(counters.handed(Hand::Checksum), 44);
+        assert_eq!(counters.handed(PassReason::NotCandidate), 10);
+        assert_eq!(counters.handed(PassReason::Headroom), 34);
+        assert_eq!(counters.handed(PassReason::Syn), 42);
+        assert_eq!(counters.handed(PassReason::Checksum), 44);
         assert_eq!(counters.dropped(OffloadDrop::FarDrop), 48);
         assert_eq!(counters.dropped(OffloadDrop::MbrExceeded), 50);
         assert_eq!(counters.events_late(), 52);

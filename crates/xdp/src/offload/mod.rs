@@ -32,17 +32,17 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenMapMut};
 
 pub use self::abi::{
-    CELLS_MAX, Hand, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, OffloadCounters, OffloadDrop,
-    POLICERS_MAX, PORTS_MAX, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
+    CELLS_MAX, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, OffloadCounters, OffloadDrop, POLICERS_MAX,
+    PORTS_MAX, PassReason, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
 };
 pub use self::lost::{FrameLosses, LostFrames};
 pub use self::port::{Vlan, VlanRole};
 pub use self::record::{
-    Counts, Hop, OffloadAsks, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadRecord,
-    OffloadRoute, OffloadRule, OffloadWay, Template, UsageCell,
+    Counts, Hop, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadMatch, OffloadNextHop,
+    OffloadRecord, OffloadRoute, OffloadRule, Template, UsageCell,
 };
 
-use self::abi::{Cell, Globals, Guarded, OWN_WORDS, Policer, RawHop, RawRecord, RawRoutes, RawTemplate};
+use self::abi::{Cell, Globals, OWN_WORDS, Policer, RawHop, RawRecord, RawRoutes, RawTemplate, Versioned};
 use self::events::Events;
 use self::grace::Grace;
 use self::record::{Limits, check, prefix_words};
@@ -149,8 +149,8 @@ pub struct ThresholdEvent {
 pub struct Offload {
     table: RecordTable,
     policers: SharedArray<Policer>,
-    templates: SharedArray<Guarded<RawTemplate>>,
-    hops: SharedArray<Guarded<RawHop>>,
+    templates: SharedArray<Versioned<RawTemplate>>,
+    hops: SharedArray<Versioned<RawHop>>,
     globals: SharedArray<Globals>,
     own: Table<16>,
     endpoint_map: MapHandle,
@@ -492,7 +492,7 @@ impl Offload {
 
 /// Puts a value where programs may be reading another: they are kept off while it is written.
 fn set_guarded<T: Copy + PartialEq>(
-    array: &SharedArray<Guarded<T>>,
+    array: &SharedArray<Versioned<T>>,
     id: u32,
     value: Option<T>,
     grace: &Grace,

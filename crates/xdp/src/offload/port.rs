@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::abi::{NO_INSTANCE, VLAN_GTPU, VLAN_LAN, VLANS_MAX};
 use crate::Error;
-use crate::mounted::Mounted;
+use crate::mounted::LoadedProgram;
 
 /// A VLAN of an interface, by the identifiers of its tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +71,7 @@ pub(crate) struct OffloadPort {
 }
 
 impl OffloadPort {
-    pub(crate) fn of(mounted: &Mounted) -> Result<Self, Error> {
+    pub(crate) fn of(mounted: &LoadedProgram) -> Result<Self, Error> {
         Ok(Self {
             instance: None,
             vlans: mounted.map("offload_vlans")?,

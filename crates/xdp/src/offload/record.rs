@@ -110,7 +110,7 @@ pub struct OffloadRecord {
 impl OffloadRecord {
     /// A record of one rule that every packet matches.
     pub fn of_rule(session: u32, direction: OffloadDirection, rule: OffloadRule) -> Self {
-        let lines = vec![OffloadLine { asks: OffloadAsks::default(), rule: Some(rule) }];
+        let lines = vec![OffloadLine { asks: OffloadMatch::default(), rule: Some(rule) }];
         Self { session, direction, ue_ipv4: None, ue_ipv6: None, lines }
     }
 }
@@ -119,14 +119,14 @@ impl OffloadRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadLine {
     /// What they must be.
-    pub asks: OffloadAsks,
+    pub asks: OffloadMatch,
     /// What becomes of them; `None` leaves them to the engine.
     pub rule: Option<OffloadRule>,
 }
 
 /// What a packet must be to match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OffloadAsks {
+pub struct OffloadMatch {
     /// Its QoS flow, 0 to 63.
     pub qfi: Option<u8>,
     /// Its protocol.
@@ -223,12 +223,12 @@ pub struct OffloadRoute {
     /// The prefix. Of IPv6 it is compared up to /64: a longer one takes all of that /64 to the engine.
     pub to: (IpAddr, u8),
     /// The way there.
-    pub way: OffloadWay,
+    pub way: OffloadNextHop,
 }
 
 /// The way of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffloadWay {
+pub enum OffloadNextHop {
     /// The engine knows.
     Engine,
     /// By a next hop.
@@ -245,9 +245,9 @@ impl OffloadRoute {
             return Ok(abi::WAY_ENGINE);
         }
         match self.way {
-            OffloadWay::Engine => Ok(abi::WAY_ENGINE),
-            OffloadWay::Link => Ok(abi::WAY_LINK),
-            OffloadWay::Hop(hop) => check("next hop", hop, limits.hops).map(|()| hop),
+            OffloadNextHop::Engine => Ok(abi::WAY_ENGINE),
+            OffloadNextHop::Link => Ok(abi::WAY_LINK),
+            OffloadNextHop::Hop(hop) => check("next hop", hop, limits.hops).map(|()| hop),
         }
     }
 }
@@ -316,7 +316,7 @@ impl OffloadRecord {
         let direction = if self.direction == OffloadDirection::Downlink { abi::DOWNLINK } else { 0 };
         if let [
             OffloadLine {
-                asks: OffloadAsks { qfi, protocol: None, remote: None, ports: None },
+                asks: OffloadMatch { qfi, protocol: None, remote: None, ports: None },
                 rule: Some(rule),
             },
         ] = self.lines[..]
@@ -347,7 +347,7 @@ impl OffloadRecord {
 
 impl OffloadLine {
     fn raw(&self, direction: u32, limits: Limits) -> Result<RawLine, OffloadError> {
-        let OffloadAsks { qfi, protocol, remote, ports } = self.asks;
+        let OffloadMatch { qfi, protocol, remote, ports } = self.asks;
         let mut line = RawLine { protocol: protocol.unwrap_or(0), ..RawLine::default() };
         let flag = |set, bit| if set { bit } else { 0 };
         line.asks = flag(qfi.is_some(), abi::ASK_QFI)

@@ -49,7 +49,7 @@ pub(super) fn bytes_for(keys_max: u32) -> u64 {
 
 /// A place whose key is gone: programs may still be reading it, or counting in it.
 #[derive(Clone, Copy, Debug)]
-struct Gone {
+struct RemovedSlot {
     place: u32,
     /// Its group is gone too, and not that of another place by now.
     with_group: bool,
@@ -66,7 +66,7 @@ pub(super) struct RecordTable {
     keys_max: u32,
     /// By scope.
     keys: [Keys; SCOPES],
-    gone: Vec<Gone>,
+    gone: Vec<RemovedSlot>,
 }
 
 /// How many keys there are.
@@ -147,7 +147,7 @@ impl RecordTable {
         self.count(&record, true);
         if let Some(old) = old {
             self.count(&self.record(old), false);
-            self.forget(Gone { place: old, with_group: true }, grace);
+            self.forget(RemovedSlot { place: old, with_group: true }, grace);
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl RecordTable {
     pub(super) fn remove(&mut self, key: &RawRecord) -> bool {
         let Some(place) = self.find(self.buckets_of(self.hash(key)), key) else { return false };
         self.count(&self.record(place), false);
-        self.go(Gone { place, with_group: true });
+        self.go(RemovedSlot { place, with_group: true });
         true
     }
 
@@ -179,7 +179,7 @@ impl RecordTable {
     /// Waits until no program uses what is gone, and has what was counted there in the cells.
     pub(super) fn reclaim(&mut self, grace: &Grace) {
         grace.wait();
-        for Gone { place, with_group } in std::mem::take(&mut self.gone) {
+        for RemovedSlot { place, with_group } in std::mem::take(&mut self.gone) {
             let record = self.record(place);
             if record.rule.flags & LINES == 0 {
                 self.end(place);
@@ -293,12 +293,12 @@ impl RecordTable {
     }
 
     /// Has a record go whose key is elsewhere by now: when every program has ended that may not have seen it there.
-    fn forget(&mut self, gone: Gone, grace: &Grace) {
+    fn forget(&mut self, gone: RemovedSlot, grace: &Grace) {
         grace.wait();
         self.go(gone);
     }
 
-    fn go(&mut self, gone: Gone) {
+    fn go(&mut self, gone: RemovedSlot) {
         self.live(gone.place).key_scope.store(SCOPE_GONE, Ordering::Release);
         self.gone.push(gone);
     }
@@ -368,7 +368,7 @@ impl RecordTable {
             })?;
         let record = self.record(from);
         self.write(to, &record, grace);
-        self.forget(Gone { place: from, with_group: false }, grace);
+        self.forget(RemovedSlot { place: from, with_group: false }, grace);
         self.reclaim(grace);
         Some(from)
     }

@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{CONTAINER, Draw, Ends, FRAME_LEN, OBJECT, SEED, UPLINK, downlink, uplink, write};
 use crate::offload::OffloadDirection;
-use crate::{AttachMode, Error, Mounted, interface_mac};
+use crate::{AttachMode, Error, LoadedProgram, interface_mac};
 
 /// Packets of a call, after which somebody is asked whether to stop.
 const BATCH: u32 = 1 << 18;
@@ -46,9 +46,9 @@ pub struct LiveCount {
 /// Two interfaces, the one for sending and the one where packets come back.
 #[derive(Debug)]
 pub struct LiveFrames {
-    live: Mounted,
+    live: LoadedProgram,
     /// Of both interfaces: veth sends such frames only where a program is.
-    sinks: [Mounted; 2],
+    sinks: [LoadedProgram; 2],
     from: u32,
 }
 
@@ -59,11 +59,15 @@ impl LiveFrames {
     /// [`Error::Permission`], [`Error::AlreadyAttached`] and others of loading and attaching a program.
     pub fn open(from: u32, to: u32) -> Result<Self, Error> {
         let sink = |ifindex| {
-            let mut sink = Mounted::load(OBJECT, "sink", false, None)?;
+            let mut sink = LoadedProgram::load(OBJECT, "sink", false, None)?;
             sink.attach_to(ifindex, AttachMode::Auto)?;
             Ok(sink)
         };
-        Ok(Self { live: Mounted::load(OBJECT, "live", false, None)?, sinks: [sink(from)?, sink(to)?], from })
+        Ok(Self {
+            live: LoadedProgram::load(OBJECT, "live", false, None)?,
+            sinks: [sink(from)?, sink(to)?],
+            from,
+        })
     }
 
     /// Sends for a while, or until told to stop, as fast as the kernel takes it. What a signal interrupts counts as sent whole.

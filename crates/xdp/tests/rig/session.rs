@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
 use kaido_xdp::offload::{
-    Hand, Hop, OffloadCounters, OffloadDestination, OffloadDirection, OffloadKey, OffloadRecord, OffloadRule,
-    Template, UsageCell,
+    Hop, OffloadCounters, OffloadDestination, OffloadDirection, OffloadKey, OffloadRecord, OffloadRule,
+    PassReason, Template, UsageCell,
 };
 use kaido_xdp::{Action, Offload, Roles, Steering, SteeringConfig, TestRun};
 
@@ -206,7 +206,7 @@ impl Node {
 
     /// The frame is left as it came, for that reason.
     #[track_caller]
-    pub fn hands(&self, frame: &[u8], reason: Hand) {
+    pub fn hands(&self, frame: &[u8], reason: PassReason) {
         let before = self.counters();
         let run = self.run(frame);
         assert_eq!((run.frame.as_slice(), run.action == Action::Redirect), (frame, false));

@@ -5,7 +5,7 @@ use kaido_wire::{Ipv4Repr, Ipv6Repr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fragment::{Contexts, Found, Limits, Outcome, SplitFault, split, split_v4_allowed};
+use crate::fragment::{Contexts, FragmentInfo, Limits, Outcome, SplitFault, split, split_v4_allowed};
 use crate::pool::FramePool;
 
 /// A fragment, and the octets before its data.
@@ -54,8 +54,8 @@ fn v6(payload: &[u8]) -> Vec<u8> {
     [&packet, payload].concat()
 }
 
-fn piece(bytes: &[u8]) -> (Found, Piece) {
-    let found = Found::read(bytes).unwrap();
+fn piece(bytes: &[u8]) -> (FragmentInfo, Piece) {
+    let found = FragmentInfo::read(bytes).unwrap();
     (found, (frame(bytes), found.header_len))
 }
 
@@ -187,7 +187,7 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = if six { 0x60 } else { 0x40 | *first & 0xf };
         }
-        let _ = Found::read(&bytes);
+        let _ = FragmentInfo::read(&bytes);
         let _ = split(&frame(&bytes), mtu, 1, || pool().allocate());
     }
 }

@@ -9,8 +9,8 @@ fn key(identification: u32) -> FragmentKey {
     FragmentKey { scope: 0, src, dst, protocol: 17, identification }
 }
 
-const fn place(offset: u32, len: u32, more: bool) -> Place {
-    Place { offset, len, more }
+const fn place(offset: u32, len: u32, more: bool) -> FragmentRange {
+    FragmentRange { offset, len, more }
 }
 
 fn limits() -> Limits {
@@ -20,7 +20,13 @@ fn limits() -> Limits {
 /// A piece is what its octets say, by its number.
 type Pieces = Contexts<u32>;
 
-fn collect(contexts: &mut Pieces, id: u32, place: Place, piece: u32, now: Instant) -> Outcome<u32, Vec<u32>> {
+fn collect(
+    contexts: &mut Pieces,
+    id: u32,
+    place: FragmentRange,
+    piece: u32,
+    now: Instant,
+) -> Outcome<u32, Vec<u32>> {
     contexts.collect(key(id), place, piece, now, |kept, new| kept == new)
 }
 
@@ -122,7 +128,8 @@ fn pieces_follow_the_ports_of_the_first() {
     let now = Instant::now();
     let mut contexts = Pieces::new(limits());
     let ports = (4000, 5000);
-    let passing = |piece, behind: &[u32]| Outcome::Ready(Passing { ports, piece, behind: behind.to_vec() });
+    let passing =
+        |piece, behind: &[u32]| Outcome::Ready(ForwardedFragments { ports, piece, behind: behind.to_vec() });
     assert_eq!(contexts.follow(key(7), place(8, 8, true), None, 1, now), Outcome::Kept);
     assert_eq!(contexts.follow(key(7), place(16, 4, false), None, 2, now), Outcome::Kept);
     let first = contexts.follow(key(7), place(0, 8, true), Some(ports), 0, now);
@@ -138,7 +145,7 @@ fn pieces_follow_the_ports_of_the_first() {
     assert_eq!(late, Outcome::Refused(3, DropReason::FragmentOverlap));
 }
 
-fn any_place() -> impl Strategy<Value = Place> {
+fn any_place() -> impl Strategy<Value = FragmentRange> {
     (0_u32..12, 0_u32..40, any::<bool>()).prop_map(|(units, len, more)| place(units * 8, len, more))
 }
 
@@ -159,7 +166,7 @@ proptest! {
             let key = FragmentKey { src: IpAddr::from([10, 0, 0, source]), scope: u64::from(follows), ..key(id) };
             let refused = if follows {
                 match contexts.follow(key, place, (place.offset == 0).then_some((1, 2)), number, now) {
-                    Outcome::Ready(Passing { piece, behind, .. }) => {
+                    Outcome::Ready(ForwardedFragments { piece, behind, .. }) => {
                         prop_assert!(inside.remove(&piece));
                         for piece in behind {
                             prop_assert!(inside.remove(&piece));

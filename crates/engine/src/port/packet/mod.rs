@@ -26,8 +26,8 @@ use super::{Port, PortError};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::pool::{LINK_HEADER, PoolCache};
-use offload::Arrival;
-use socket::{PacketSocket, Sent};
+use offload::VnetHeaderInfo;
+use socket::{PacketSocket, SendProgress};
 
 /// What a port has thrown away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl PacketPort {
         self.drops
     }
 
-    fn is_too_long(&self, arrival: &Arrival) -> bool {
+    fn is_too_long(&self, arrival: &VnetHeaderInfo) -> bool {
         arrival.is_coalesced() || arrival.truncated || arrival.len > self.mtu + LINK_HEADER
     }
 
@@ -129,12 +129,12 @@ impl Port for PacketPort {
         let mut failed = 0;
         while !batch.is_empty() {
             match self.socket.send(batch) {
-                Sent::Packets(sent) => batch.drain(..sent).for_each(|frame| pool.release(frame)),
-                Sent::FirstFails => {
+                SendProgress::Packets(sent) => batch.drain(..sent).for_each(|frame| pool.release(frame)),
+                SendProgress::FirstFails => {
                     batch.drain(..1).for_each(|frame| pool.release(frame));
                     failed += 1;
                 }
-                Sent::Full => break,
+                SendProgress::Full => break,
             }
         }
         failed

@@ -22,7 +22,7 @@ const ADDRESSES: usize = 12;
 
 /// What came with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrival {
+pub(super) struct VnetHeaderInfo {
     /// Its bytes as the kernel gave them.
     pub(super) len: usize,
     /// Whether it was longer.
@@ -32,7 +32,7 @@ pub(super) struct Arrival {
     pub(super) vlan: Option<(u16, u16)>,
 }
 
-impl Arrival {
+impl VnetHeaderInfo {
     /// Whether the packet stands for several (`gso_type`).
     pub(super) fn is_coalesced(&self) -> bool {
         self.vnet[1] != 0
@@ -126,7 +126,7 @@ mod tests {
                 assert!(whole.set(&bytes[..45]) && frame.strip(45));
                 whole.push_segment(frame);
                 let vnet = needs_checksum(start, 6);
-                assert!(Arrival { len, vnet, ..Arrival::default() }.apply(&mut whole));
+                assert!(VnetHeaderInfo { len, vnet, ..VnetHeaderInfo::default() }.apply(&mut whole));
                 let mut expected = bytes.clone();
                 let (start, at) = (usize::from(start), usize::from(start) + 6);
                 let checksum = !sum(&bytes[start..]);
@@ -149,7 +149,7 @@ mod tests {
         let pool = FramePool::leak(1).unwrap();
         let mut frame = Frame::from_slice(&[1; 60], || pool.allocate()).unwrap();
         for (start, offset) in [(60, 6), (54, 6), (53, 6), (u16::MAX, u16::MAX)] {
-            let arrival = Arrival { vnet: needs_checksum(start, offset), ..Arrival::default() };
+            let arrival = VnetHeaderInfo { vnet: needs_checksum(start, offset), ..VnetHeaderInfo::default() };
             assert_eq!(arrival.apply(&mut frame), (start, offset) == (52, 6), "{start}+{offset}");
         }
         assert_eq!(frame.to_vec(), [1; 60]);
@@ -165,7 +165,7 @@ mod tests {
         auxdata[16..18].copy_from_slice(&0x2064u16.to_ne_bytes());
         auxdata[18..20].copy_from_slice(&0x88a8u16.to_ne_bytes());
         let vlan = read_auxdata(&auxdata);
-        assert!(Arrival { vlan, ..Arrival::default() }.apply(&mut frame));
+        assert!(VnetHeaderInfo { vlan, ..VnetHeaderInfo::default() }.apply(&mut frame));
         assert_eq!(frame.to_vec(), [&bytes[..12], &[0x88, 0xa8, 0x20, 0x64], &bytes[12..]].concat());
         auxdata[..4].copy_from_slice(&VLAN_VALID.to_ne_bytes());
         assert_eq!(read_auxdata(&auxdata), Some((TPID_CUSTOMER, 0x2064)));

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use arrayvec::ArrayVec;
 
-use super::offload::{Arrival, VNET_HEADER, read_auxdata};
+use super::offload::{VNET_HEADER, VnetHeaderInfo, read_auxdata};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::port::PortError;
 use crate::port::scatter::Scatter;
@@ -28,7 +28,7 @@ type Control = [usize; 8];
 
 /// How far sending came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum SendProgress {
     /// So many from the front.
     Packets(usize),
     /// The first one cannot be sent, now or later.
@@ -96,7 +96,7 @@ impl PacketSocket {
     }
 
     /// Receives into `rooms`, one packet each; what arrived, and how many there was room for.
-    pub(super) fn receive(&self, rooms: &mut [Scatter]) -> (ArrayVec<Arrival, BATCH_MAX>, usize) {
+    pub(super) fn receive(&self, rooms: &mut [Scatter]) -> (ArrayVec<VnetHeaderInfo, BATCH_MAX>, usize) {
         let mut headers = [[0u8; VNET_HEADER]; BATCH_MAX];
         let mut controls = [[0usize; 8]; BATCH_MAX];
         let mut buffers = ArrayVec::<libc::iovec, BUFFERS_MAX>::new();
@@ -151,7 +151,7 @@ impl PacketSocket {
     }
 
     /// Sends from the front of `batch`, as many packets as one call takes.
-    pub(super) fn send(&self, batch: &Batch) -> Sent {
+    pub(super) fn send(&self, batch: &Batch) -> SendProgress {
         // No offloads asked of the device.
         let header = [0u8; VNET_HEADER];
         let mut buffers = ArrayVec::<libc::iovec, BUFFERS_MAX>::new();
@@ -169,7 +169,7 @@ impl PacketSocket {
         }
         if messages.is_empty() {
             // A packet of more segments than a call takes.
-            return Sent::FirstFails;
+            return SendProgress::FirstFails;
         }
         locate(&mut messages, &mut buffers);
         loop {
@@ -184,11 +184,11 @@ impl PacketSocket {
                 )
             };
             match usize::try_from(result) {
-                Ok(sent) => return Sent::Packets(sent),
+                Ok(sent) => return SendProgress::Packets(sent),
                 Err(_) => match io::Error::last_os_error().raw_os_error() {
                     Some(libc::EINTR) => {}
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Sent::Full,
-                    _ => return Sent::FirstFails,
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return SendProgress::Full,
+                    _ => return SendProgress::FirstFails,
                 },
             }
         }
@@ -228,8 +228,8 @@ fn locate(messages: &mut [libc::mmsghdr], buffers: &mut [libc::iovec]) {
     }
 }
 
-fn arrival(message: &libc::mmsghdr, header: &[u8; VNET_HEADER], control: &Control) -> Arrival {
-    Arrival {
+fn arrival(message: &libc::mmsghdr, header: &[u8; VNET_HEADER], control: &Control) -> VnetHeaderInfo {
+    VnetHeaderInfo {
         len: (message.msg_len as usize).saturating_sub(VNET_HEADER),
         truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         vnet: *header,

@@ -50,7 +50,7 @@ impl Port for Device {
         Some(self.fd.as_fd())
     }
 
-    fn handed_over(&mut self) -> usize {
+    fn handoffs(&mut self) -> usize {
         5
     }
 
@@ -59,7 +59,7 @@ impl Port for Device {
         self.may_sleep
     }
 
-    fn is_unsettled(&self) -> bool {
+    fn needs_poll(&self) -> bool {
         true
     }
 }
@@ -96,7 +96,7 @@ fn each_port_has_its_vlan_without_the_tag_and_the_untagged_one_the_rest() {
     let mut cache = pool.cache();
     let wire = MemoryWire::new();
     let mut ports =
-        vlan_ports(Box::new(wire.port()), &[Some(100), None, Some(200)], Strangers::Dropped).unwrap();
+        vlan_ports(Box::new(wire.port()), &[Some(100), None, Some(200)], UnclaimedFrames::Dropped).unwrap();
     let sent = [
         frame(&[100], 0),
         frame(&[], 1),
@@ -126,12 +126,13 @@ fn each_port_has_its_vlan_without_the_tag_and_the_untagged_one_the_rest() {
 #[test]
 fn what_no_port_has_is_counted() {
     let pool = FramePool::leak(64).unwrap();
-    for (strangers, lost, left) in
-        [(Strangers::Dropped, vec![(DropReason::VlanUnknown, 3)], 0), (Strangers::Kernels, vec![], 3)]
-    {
+    for (unclaimed, lost, left) in [
+        (UnclaimedFrames::Dropped, vec![(DropReason::VlanUnknown, 3)], 0),
+        (UnclaimedFrames::Kernels, vec![], 3),
+    ] {
         let mut cache = pool.cache();
         let wire = MemoryWire::new();
-        let mut ports = vlan_ports(Box::new(wire.port()), &[Some(100), Some(200)], strangers).unwrap();
+        let mut ports = vlan_ports(Box::new(wire.port()), &[Some(100), Some(200)], unclaimed).unwrap();
         for tags in [&[][..], &[300], &[100], &[0, 100]] {
             wire.send(frame(tags, 1));
         }
@@ -154,7 +155,7 @@ fn a_tag_goes_on_and_what_is_not_taken_is_as_it_was() {
     let mut cache = pool.cache();
     let wire = MemoryWire::new();
     let mut ports =
-        vlan_ports(Box::new(Device::new(&wire, 3)), &[Some(100), None], Strangers::Dropped).unwrap();
+        vlan_ports(Box::new(Device::new(&wire, 3)), &[Some(100), None], UnclaimedFrames::Dropped).unwrap();
     let mut batch = Batch::new();
     for number in 0..5 {
         batch.push(Frame::from_slice(&frame(&[], number), || cache.allocate()).unwrap());
@@ -188,11 +189,11 @@ fn the_first_port_speaks_for_the_device() {
     let mut device = Device::new(&wire, 64);
     device.may_sleep = false;
     let asked = device.asked.clone();
-    let mut ports = vlan_ports(Box::new(device), &[Some(1), Some(2)], Strangers::Dropped).unwrap();
+    let mut ports = vlan_ports(Box::new(device), &[Some(1), Some(2)], UnclaimedFrames::Dropped).unwrap();
     assert_eq!((losses(&mut ports[0]), losses(&mut ports[1])), (vec![(DropReason::RxRingFull, 7)], vec![]));
     assert_eq!((ports[0].backlog(), ports[1].backlog()), (Some(3), Some(0)));
-    assert_eq!((ports[0].handed_over(), ports[1].handed_over()), (5, 0));
-    assert!(ports[0].is_unsettled() && !ports[1].is_unsettled());
+    assert_eq!((ports[0].handoffs(), ports[1].handoffs()), (5, 0));
+    assert!(ports[0].needs_poll() && !ports[1].needs_poll());
     assert!(!ports[0].may_sleep() && ports[1].may_sleep());
     assert_eq!(*asked.lock().unwrap(), 1);
     // What waits is not slept over.
@@ -203,7 +204,7 @@ fn the_first_port_speaks_for_the_device() {
     assert!(ports[1].may_sleep() && !ports[0].may_sleep());
     assert!(ports.iter().all(|port| port.readiness().is_some()));
     // A device that must be polled must be.
-    let polled = vlan_ports(Box::new(wire.port()), &[Some(1), Some(2)], Strangers::Dropped).unwrap();
+    let polled = vlan_ports(Box::new(wire.port()), &[Some(1), Some(2)], UnclaimedFrames::Dropped).unwrap();
     assert!(polled.iter().all(|port| port.readiness().is_none()));
 }
 
@@ -212,7 +213,7 @@ fn a_port_that_is_slow_leaves_frames_in_the_device() {
     let pool = FramePool::leak(1024).unwrap();
     let mut cache = pool.cache();
     let wire = MemoryWire::new();
-    let mut ports = vlan_ports(Box::new(wire.port()), &[Some(1), Some(2)], Strangers::Dropped).unwrap();
+    let mut ports = vlan_ports(Box::new(wire.port()), &[Some(1), Some(2)], UnclaimedFrames::Dropped).unwrap();
     let many = u32::try_from(10 * BATCH_MAX).unwrap();
     (0..many).for_each(|number| assert!(wire.send(frame(&[2], number))));
     wire.send(frame(&[1], many));
@@ -284,7 +285,7 @@ fn a_worker_that_sleeps_wakes_for_every_vlan() {
         }
     }
     let vids = [Some(1), Some(2), None];
-    let ports = vlan_ports(Box::new(Wire(near)), &vids, Strangers::Dropped).unwrap();
+    let ports = vlan_ports(Box::new(Wire(near)), &vids, UnclaimedFrames::Dropped).unwrap();
     // The first one is looked at last: what it sorts for the others waits for the next round.
     let queues = ports.into_iter().rev().map(|port| (Box::new(port) as Box<dyn Port>, KernelPath::None));
     let settings = WorkerSettings { spin_rounds: Some(0), ..WorkerSettings::default() };
@@ -328,7 +329,7 @@ proptest! {
         let mut device = Device::new(&wire, room);
         device.room = room;
         let mut ports =
-            vlan_ports(Box::new(device), &[Some(1), Some(2), None], Strangers::Dropped).unwrap();
+            vlan_ports(Box::new(device), &[Some(1), Some(2), None], UnclaimedFrames::Dropped).unwrap();
         let of = |tag: u16| match tag { 1 => 0, 2 => 1, _ => 2 };
         let with = |tag: u16, number: u32| if tag == 0 { frame(&[], number) } else { frame(&[tag], number) };
         for (number, &tag) in (0u32..).zip(&tags) {

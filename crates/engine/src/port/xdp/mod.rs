@@ -9,7 +9,7 @@
 //! All ports of a pool share one registration, so a frame goes from one to another as it is. Which packets
 //! come here is decided by the XDP program on the device (`kaido-xdp`).
 
-mod held;
+mod in_flight;
 mod peer;
 mod shared;
 mod umem_rings;
@@ -27,7 +27,7 @@ use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::{FramePool, PoolCache};
-use held::Held;
+use in_flight::InFlightFrames;
 use umem_rings::UmemRings;
 
 /// Most buffers of a packet in copy mode: the kernel's `MAX_SKB_FRAGS` as it is usually built.
@@ -133,7 +133,7 @@ fn bind(
             result => break result?,
         }
     };
-    let mut held = Held::new(pool.pool);
+    let mut held = InFlightFrames::new(pool.pool);
     if socket.mode() == BindMode::ZeroCopy {
         // The kernel takes the memory from the driver some time after the socket was closed.
         held.grace = LINGER;
@@ -295,8 +295,8 @@ impl<S: RingOwner> Port for XdpPort<S> {
         self.socket.readiness()
     }
 
-    fn is_unsettled(&self) -> bool {
-        self.rings.is_unsettled()
+    fn needs_poll(&self) -> bool {
+        self.rings.needs_poll()
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use kaido_xsk::{Desc, Error, PeerRings, Rings, Statistics};
 
-use super::held::Held;
+use super::in_flight::InFlightFrames;
 use super::umem_rings::UmemRings;
 use super::{RingOwner, XdpOptions, XdpPort};
 use crate::pool::FramePool;
@@ -53,7 +53,7 @@ pub fn ring_port(
     let XdpOptions { fill, completion, rx, tx, .. } = *options;
     let (rings, peer) = PeerRings::pair(fill, completion, rx, tx)?;
     let Rings { fill, completion, rx, tx } = rings;
-    let rings = UmemRings::new(fill, completion, tx, Held::new(pool), 1);
+    let rings = UmemRings::new(fill, completion, tx, InFlightFrames::new(pool), 1);
     let port = XdpPort { socket: NoKernel, rx, rings, partial: None, busy_poll: false };
     Ok((port, RingPeer { pool, rings: peer }))
 }

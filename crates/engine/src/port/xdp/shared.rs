@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use kaido_xsk::{BindMode, Desc, Error, Mapped, Socket, Statistics};
+use kaido_xsk::{BindMode, Desc, Error, RingMapping, Socket, Statistics};
 
 use super::umem_rings::UmemRings;
 use super::{RingOwner, XdpOptions, XdpPool, bind, linger};
@@ -18,7 +18,7 @@ use crate::shared::SharedDevice;
 pub struct SharedXdp {
     // The order of these three is that of closing: see `bind`.
     socket: Socket,
-    rx: Mapped<Desc>,
+    rx: RingMapping<Desc>,
     rings: Mutex<UmemRings>,
     busy_poll: bool,
 }
@@ -88,9 +88,9 @@ impl SharedXdp {
 }
 
 impl SharedDevice for SharedXdp {
-    type Ring = Mapped<Desc>;
+    type Ring = RingMapping<Desc>;
 
-    fn ring(&self) -> Mapped<Desc> {
+    fn ring(&self) -> RingMapping<Desc> {
         self.rx.clone()
     }
 
@@ -132,9 +132,9 @@ impl SharedDevice for SharedXdp {
         Some(self.socket.as_fd())
     }
 
-    fn is_unsettled(&self) -> bool {
+    fn needs_poll(&self) -> bool {
         // Where another worker is at it, it may be.
-        self.rings.try_lock().map_or(true, |rings| rings.is_unsettled())
+        self.rings.try_lock().map_or(true, |rings| rings.needs_poll())
     }
 }
 

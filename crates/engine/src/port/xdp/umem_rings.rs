@@ -3,7 +3,7 @@
 
 use kaido_xsk::{CompletionRing, Desc, FillRing, Statistics, TxRing};
 
-use super::held::Held;
+use super::in_flight::InFlightFrames;
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -18,7 +18,7 @@ pub(super) struct UmemRings {
     fill: FillRing,
     completion: CompletionRing,
     tx: TxRing,
-    held: Held,
+    held: InFlightFrames,
     /// Frames in the kernel's hands to receive into.
     filling: usize,
     /// Frames in the kernel's hands to send.
@@ -37,7 +37,7 @@ impl UmemRings {
         fill: FillRing,
         completion: CompletionRing,
         tx: TxRing,
-        held: Held,
+        held: InFlightFrames,
         segments_max: usize,
     ) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl UmemRings {
     }
 
     /// Whether frames are on their way out, or a block of frames to receive into is missing.
-    pub(super) fn is_unsettled(&self) -> bool {
+    pub(super) fn needs_poll(&self) -> bool {
         self.is_sending() || self.lacks_a_block()
     }
 

@@ -114,9 +114,9 @@ impl Burn {
 }
 
 /// Reads a packet, works, writes it, and sends it back where it came from.
-struct Working(Burn);
+struct EchoWorkload(Burn);
 
-impl Function for Working {
+impl Function for EchoWorkload {
     fn name(&self) -> &'static str {
         "working"
     }
@@ -154,7 +154,7 @@ pub fn measure(pool: &'static FramePool, load: Load) -> io::Result<SharedReport>
             ..WorkerSettings::default()
         };
         let port: Box<dyn Port> = Box::new(queue.port());
-        let function = Box::new(Working(load.burn));
+        let function = Box::new(EchoWorkload(load.burn));
         let worker = Worker::new(pool, vec![(port, KernelPath::None)], function, settings);
         workers.push(worker.spawn(format!("shared-{number}"), stop.clone())?);
     }

@@ -27,7 +27,7 @@ pub(super) struct Prefilled {
     /// bytes into the core's cache either.
     sequences: Box<[AtomicU32]>,
     /// Packets that have left.
-    sent: Sent,
+    sent: SentCounter,
     /// Their sequence numbers, in the order in which they left.
     log: Box<[AtomicU32]>,
     /// Set when a worker found no frame.
@@ -37,7 +37,7 @@ pub(super) struct Prefilled {
 /// On cache lines of its own: all workers write it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Sent(AtomicUsize);
+struct SentCounter(AtomicUsize);
 
 /// What has left.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Prefilled {
             ring,
             packets,
             sequences: zeros(pool.frames()),
-            sent: Sent::default(),
+            sent: SentCounter::default(),
             log: zeros(packets as usize),
             starved: AtomicBool::new(false),
         }

@@ -34,36 +34,36 @@ pub(in crate::config) fn check(config: &GreConfig, findings: &mut Findings) {
         name(&rule.get_ref().name, "gre.rule.name", &mut names, findings);
         self::rule(config, rule.get_ref(), findings);
     }
-    for way in &table.encapsulations {
-        name(&way.get_ref().name, "gre.encapsulation.name", &mut names, findings);
-        encapsulation(config, way.get_ref(), findings);
+    for tunnel in &table.encapsulations {
+        name(&tunnel.get_ref().name, "gre.encapsulation.name", &mut names, findings);
+        encapsulation(config, tunnel.get_ref(), findings);
     }
 }
 
 fn ports(config: &GreConfig, findings: &mut Findings) {
     if config.base.ports.is_empty() {
-        let help = "add a [[port]]; two that name each other by `across` are a bump in the wire";
+        let help = "add a [[port]]; two that name each other by `peer_port` are a bump in the wire";
         findings.add(0..0, "port", "no port", help);
         return;
     }
-    let across = || {
-        config.base.ports.iter().filter_map(|port| Some((port.get_ref(), port.get_ref().across.as_ref()?)))
+    let peer_port = || {
+        config.base.ports.iter().filter_map(|port| Some((port.get_ref(), port.get_ref().peer_port.as_ref()?)))
     };
-    for (port, across) in across() {
-        let name = across.get_ref();
+    for (port, peer_port) in peer_port() {
+        let name = peer_port.get_ref();
         if name == port.name.get_ref() {
             let help = "name the port that its packets are to leave by";
-            findings.add(across.span(), "port.across", format!("`{name}` is the port itself"), help);
+            findings.add(peer_port.span(), "port.peer_port", format!("`{name}` is the port itself"), help);
         } else {
-            self::port(config, across, "port.across", findings);
+            self::port(config, peer_port, "port.peer_port", findings);
         }
     }
-    if across().next().is_none() && !config.is_routed() {
+    if peer_port().next().is_none() && !config.is_routed() {
         findings.add(
             0..0,
-            "port.across",
+            "port.peer_port",
             "no port is connected with another, and nothing is routed",
-            "name the other port by `across`, or write way = \"route\" into a rule",
+            "name the other port by `peer_port`, or write forward = \"route\" into a rule",
         );
     }
 }
@@ -102,7 +102,7 @@ fn rule(config: &GreConfig, rule: &RuleConfig, findings: &mut Findings) {
         let fields = [
             (rule.ttl.as_ref().map(Spanned::span), "gre.rule.ttl"),
             (rule.dscp.as_ref().map(Spanned::span), "gre.rule.dscp"),
-            (rule.way.as_ref().map(Spanned::span), "gre.rule.way"),
+            (rule.forward.as_ref().map(Spanned::span), "gre.rule.forward"),
         ];
         for (place, field) in fields.into_iter().filter_map(|(place, field)| Some((place?, field))) {
             let help = "remove it, or use verdict = \"decapsulate\"";
@@ -111,20 +111,22 @@ fn rule(config: &GreConfig, rule: &RuleConfig, findings: &mut Findings) {
     }
 }
 
-fn encapsulation(config: &GreConfig, way: &EncapsulationConfig, findings: &mut Findings) {
-    port(config, &way.port, "gre.encapsulation.port", findings);
-    families("gre.encapsulation.destination", way.source.as_ref(), way.destination.as_ref(), findings);
-    findings.range(&way.hops, "gre.encapsulation.hops", 1, 255);
-    let (local, remote) = (way.local.get_ref(), way.remote.get_ref());
+fn encapsulation(config: &GreConfig, tunnel: &EncapsulationConfig, findings: &mut Findings) {
+    port(config, &tunnel.port, "gre.encapsulation.port", findings);
+    families("gre.encapsulation.destination", tunnel.source.as_ref(), tunnel.destination.as_ref(), findings);
+    findings.range(&tunnel.hops, "gre.encapsulation.hops", 1, 255);
+    let (local, remote) = (tunnel.local.get_ref(), tunnel.remote.get_ref());
     if local.is_ipv4() != remote.is_ipv4() {
         let message = "one end of the tunnel is of IPv4 and the other of IPv6";
-        findings.add(way.remote.span(), "gre.encapsulation.remote", message, "give both of one family");
+        findings.add(tunnel.remote.span(), "gre.encapsulation.remote", message, "give both of one family");
     }
     if local == remote {
         let help = "the far end is another host";
-        findings.add(way.remote.span(), "gre.encapsulation.remote", "both ends are the same", help);
+        findings.add(tunnel.remote.span(), "gre.encapsulation.remote", "both ends are the same", help);
     }
-    for (end, field) in [(&way.local, "gre.encapsulation.local"), (&way.remote, "gre.encapsulation.remote")] {
+    for (end, field) in
+        [(&tunnel.local, "gre.encapsulation.local"), (&tunnel.remote, "gre.encapsulation.remote")]
+    {
         if !is_end(*end.get_ref()) {
             let message = format!("{} is no host's address", end.get_ref());
             findings.add(end.span(), field, message, "tunnels lead from a host to a host");
@@ -160,7 +162,7 @@ pub(super) mod tests {
     use crate::config::Config;
 
     const BASE: &str = "function = \"gre\"\n\
-        [[port]]\nname = \"in\"\ndriver = \"af_packet\"\ninterface = \"a\"\nacross = \"out\"\n\
+        [[port]]\nname = \"in\"\ndriver = \"af_packet\"\ninterface = \"a\"\npeer_port = \"out\"\n\
         [[port]]\nname = \"out\"\ndriver = \"af_packet\"\ninterface = \"b\"\n";
 
     /// Two ports that are connected, and more.
@@ -214,8 +216,8 @@ pub(super) mod tests {
         assert!(said("function = \"gre\"\n").contains("port: no port"));
         let one = "function = \"gre\"\n[[port]]\nname = \"a\"\ndriver = \"af_packet\"\ninterface = \"a\"\n";
         assert!(said(one).contains("nothing is routed"));
-        assert!(said(&format!("{one}across = \"a\"\n")).contains("`a` is the port itself"));
-        assert!(said(&format!("{one}across = \"b\"\n")).contains("the ports are \"a\""));
-        assert_eq!(said(&format!("{one}[[gre.rule]]\nname = \"all\"\nway = \"route\"\n")), "");
+        assert!(said(&format!("{one}peer_port = \"a\"\n")).contains("`a` is the port itself"));
+        assert!(said(&format!("{one}peer_port = \"b\"\n")).contains("the ports are \"a\""));
+        assert_eq!(said(&format!("{one}[[gre.rule]]\nname = \"all\"\nforward = \"route\"\n")), "");
     }
 }

@@ -28,9 +28,9 @@ pub(crate) struct GreConfig {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GreTable {
     /// Tunnel packets that no rule is for.
-    unmatched: Unmatched,
+    unmatched: UnmatchedAction,
     /// Tunnel packets whose GRE header cannot be read.
-    unreadable: Unreadable,
+    unreadable: UnreadableAction,
     /// Tunnel packets in pieces.
     fragments: Fragments,
     /// Rules for tunnel packets, in their order; without any, all of them lose their headers.
@@ -62,11 +62,11 @@ struct RuleConfig {
     #[serde(default)]
     verdict: VerdictName,
     /// Whether the outer hop count goes over.
-    ttl: Option<Spanned<Carry>>,
+    ttl: Option<Spanned<CopyField>>,
     /// Whether the outer DSCP goes over.
-    dscp: Option<Spanned<Carry>>,
+    dscp: Option<Spanned<CopyField>>,
     /// Where what was in them goes.
-    way: Option<Spanned<WayName>>,
+    forward: Option<Spanned<ForwardName>>,
 }
 
 /// What is put into a tunnel.
@@ -98,16 +98,16 @@ struct EncapsulationConfig {
     hops: Spanned<u8>,
     /// Whether that is the packet's own.
     #[serde(default)]
-    ttl: Carry,
+    ttl: CopyField,
     /// Whether the outer DSCP is the packet's own.
     #[serde(default)]
-    dscp: Carry,
+    dscp: CopyField,
     /// Whether it may be cut on its way.
     #[serde(default)]
     dont_fragment: DontFragmentName,
     /// Where it goes.
     #[serde(default)]
-    way: WayName,
+    forward: ForwardName,
 }
 
 fn default_hops() -> Spanned<u8> {
@@ -164,7 +164,7 @@ enum VerdictName {
 /// `unmatched`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Unmatched {
+enum UnmatchedAction {
     Decapsulate,
     #[default]
     Pass,
@@ -175,7 +175,7 @@ enum Unmatched {
 /// `unreadable`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Unreadable {
+enum UnreadableAction {
     Pass,
     #[default]
     Drop,
@@ -195,18 +195,18 @@ enum Fragments {
 /// `ttl` and `dscp`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Carry {
+enum CopyField {
     #[default]
     Pipe,
     Uniform,
 }
 
-/// `way`.
+/// `forward`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum WayName {
+enum ForwardName {
     #[default]
-    Across,
+    PeerPort,
     Route,
 }
 

@@ -2,27 +2,27 @@
 
 use kaido_engine::PortId;
 use kaido_gre::{
-    Condition, DontFragment, Encapsulation, Inner, KeyMatch, Pieces, PortSettings, Propagation, Rule,
-    Settings, Verdict, Way,
+    Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings,
+    Propagation, Rule, Settings, Verdict,
 };
 use toml::Spanned;
 
 use super::{
-    Carry, DontFragmentName, EncapsulationConfig, Fragments, GreConfig, InnerKind, Key, RuleConfig,
-    Unmatched, Unreadable, VerdictName, WayName,
+    CopyField, DontFragmentName, EncapsulationConfig, ForwardName, Fragments, GreConfig, InnerKind, Key,
+    RuleConfig, UnmatchedAction, UnreadableAction, VerdictName,
 };
 use crate::config::Prefix;
 
 impl GreConfig {
     /// The port that packets leave by which came in at the port of that number. One that names none is connected with the
     /// one that names it.
-    pub(crate) fn across(&self, at: usize) -> Option<PortId> {
+    pub(crate) fn peer_port(&self, at: usize) -> Option<PortId> {
         let ports = || self.base.ports.iter().map(Spanned::get_ref);
         let own = ports().nth(at)?;
-        let place = match &own.across {
+        let place = match &own.peer_port {
             Some(name) => return self.port(name.get_ref()),
             None => ports().position(|port| {
-                port.across.as_ref().is_some_and(|name| name.get_ref() == own.name.get_ref())
+                port.peer_port.as_ref().is_some_and(|name| name.get_ref() == own.name.get_ref())
             }),
         };
         place.and_then(|place| u8::try_from(place).ok()).map(PortId)
@@ -30,11 +30,11 @@ impl GreConfig {
 
     /// Whether anything goes by the node's routes.
     pub(crate) fn is_routed(&self) -> bool {
-        let rules = self.gre.rules.iter().filter_map(|rule| rule.get_ref().way.as_ref());
-        let routed = rules.map(|way| *way.get_ref());
+        let rules = self.gre.rules.iter().filter_map(|rule| rule.get_ref().forward.as_ref());
+        let routed = rules.map(|forward| *forward.get_ref());
         routed
-            .chain(self.gre.encapsulations.iter().map(|way| way.get_ref().way))
-            .any(|way| way == WayName::Route)
+            .chain(self.gre.encapsulations.iter().map(|tunnel| tunnel.get_ref().forward))
+            .any(|forward| forward == ForwardName::Route)
     }
 
     /// How many rules and encapsulations there are.
@@ -54,19 +54,19 @@ impl GreConfig {
             encapsulations: table
                 .encapsulations
                 .iter()
-                .filter_map(|way| self.encapsulation(way.get_ref()))
+                .filter_map(|tunnel| self.encapsulation(tunnel.get_ref()))
                 .collect(),
             ports: all.ports,
             unmatched: match table.unmatched {
-                Unmatched::Decapsulate => Verdict::DECAPSULATE,
-                Unmatched::Pass => Verdict::Pass,
-                Unmatched::Drop => Verdict::Drop,
-                Unmatched::Punt => Verdict::Punt,
+                UnmatchedAction::Decapsulate => Verdict::DECAPSULATE,
+                UnmatchedAction::Pass => Verdict::Pass,
+                UnmatchedAction::Drop => Verdict::Drop,
+                UnmatchedAction::Punt => Verdict::Punt,
             },
             unreadable: match table.unreadable {
-                Unreadable::Pass => Verdict::Pass,
-                Unreadable::Drop => Verdict::Drop,
-                Unreadable::Punt => Verdict::Punt,
+                UnreadableAction::Pass => Verdict::Pass,
+                UnreadableAction::Drop => Verdict::Drop,
+                UnreadableAction::Punt => Verdict::Punt,
             },
             pieces: match table.fragments {
                 Fragments::Assemble => Pieces::Assemble,
@@ -83,7 +83,7 @@ impl GreConfig {
     }
 
     fn rule(&self, rule: &RuleConfig) -> Rule {
-        let carry = |carry: &Option<Spanned<Carry>>| {
+        let carry = |carry: &Option<Spanned<CopyField>>| {
             carry.as_ref().map_or(Propagation::Pipe, |carry| (*carry.get_ref()).into())
         };
         Rule {
@@ -110,7 +110,10 @@ impl GreConfig {
                 VerdictName::Decapsulate => Verdict::Decapsulate {
                     ttl: carry(&rule.ttl),
                     dscp: carry(&rule.dscp),
-                    way: rule.way.as_ref().map_or(Way::Across, |way| (*way.get_ref()).into()),
+                    forward: rule
+                        .forward
+                        .as_ref()
+                        .map_or(ForwardingMode::PeerPort, |forward| (*forward.get_ref()).into()),
                 },
                 VerdictName::Pass => Verdict::Pass,
                 VerdictName::Drop => Verdict::Drop,
@@ -119,26 +122,26 @@ impl GreConfig {
         }
     }
 
-    fn encapsulation(&self, way: &EncapsulationConfig) -> Option<Encapsulation> {
+    fn encapsulation(&self, tunnel: &EncapsulationConfig) -> Option<Encapsulation> {
         Some(Encapsulation {
-            name: way.name.get_ref().clone(),
-            port: self.port(way.port.get_ref())?,
-            source: prefix(way.source.as_ref()),
-            destination: prefix(way.destination.as_ref()),
-            ethernet: way.ethernet,
-            local: *way.local.get_ref(),
-            remote: *way.remote.get_ref(),
-            key: way.key,
-            checksum: way.checksum,
-            hops: *way.hops.get_ref(),
-            ttl: way.ttl.into(),
-            dscp: way.dscp.into(),
-            dont_fragment: match way.dont_fragment {
+            name: tunnel.name.get_ref().clone(),
+            port: self.port(tunnel.port.get_ref())?,
+            source: prefix(tunnel.source.as_ref()),
+            destination: prefix(tunnel.destination.as_ref()),
+            ethernet: tunnel.ethernet,
+            local: *tunnel.local.get_ref(),
+            remote: *tunnel.remote.get_ref(),
+            key: tunnel.key,
+            checksum: tunnel.checksum,
+            hops: *tunnel.hops.get_ref(),
+            ttl: tunnel.ttl.into(),
+            dscp: tunnel.dscp.into(),
+            dont_fragment: match tunnel.dont_fragment {
                 DontFragmentName::Set => DontFragment::Set,
                 DontFragmentName::Clear => DontFragment::Clear,
                 DontFragmentName::Copy => DontFragment::Copy,
             },
-            way: way.way.into(),
+            forward: tunnel.forward.into(),
         })
     }
 }
@@ -148,20 +151,20 @@ fn prefix(prefix: Option<&Spanned<Prefix>>) -> Option<kaido_gre::Prefix> {
     kaido_gre::Prefix::new(prefix.addr, prefix.len)
 }
 
-impl From<Carry> for Propagation {
-    fn from(carry: Carry) -> Self {
+impl From<CopyField> for Propagation {
+    fn from(carry: CopyField) -> Self {
         match carry {
-            Carry::Pipe => Self::Pipe,
-            Carry::Uniform => Self::Uniform,
+            CopyField::Pipe => Self::Pipe,
+            CopyField::Uniform => Self::Uniform,
         }
     }
 }
 
-impl From<WayName> for Way {
-    fn from(way: WayName) -> Self {
-        match way {
-            WayName::Across => Self::Across,
-            WayName::Route => Self::Routed,
+impl From<ForwardName> for ForwardingMode {
+    fn from(forward: ForwardName) -> Self {
+        match forward {
+            ForwardName::PeerPort => Self::PeerPort,
+            ForwardName::Route => Self::Route,
         }
     }
 }
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
 
     fn ports() -> Vec<PortSettings> {
-        vec![PortSettings { across: None, mac: [0; 6], addresses: Vec::new(), mtu: 1500 }; 2]
+        vec![PortSettings { peer_port: None, mac: [0; 6], addresses: Vec::new(), mtu: 1500 }; 2]
     }
 
     #[test]
@@ -180,7 +183,7 @@ mod tests {
         let config = read("").unwrap();
         let settings = config.settings(ports());
         assert_eq!(settings, Settings::bump(ports()));
-        assert_eq!((config.across(0), config.across(1)), (Some(PortId(1)), Some(PortId(0))));
+        assert_eq!((config.peer_port(0), config.peer_port(1)), (Some(PortId(1)), Some(PortId(0))));
         assert!(!config.is_routed());
     }
 
@@ -188,7 +191,7 @@ mod tests {
     fn rules_come_as_they_are_written() {
         let text = "[gre]\nunmatched = \"drop\"\nunreadable = \"punt\"\nfragments = \"pass\"\n\
             [[gre.rule]]\nname = \"a\"\nport = \"out\"\nsource = \"192.0.2.0/24\"\nkey = 0xffffffff\n\
-            inner = [\"ipv4\", \"ethernet\"]\nttl = \"uniform\"\nway = \"route\"\n\
+            inner = [\"ipv4\", \"ethernet\"]\nttl = \"uniform\"\nforward = \"route\"\n\
             [[gre.rule]]\nname = \"b\"\nkey = \"none\"\nverdict = \"punt\"\n\
             [[gre.encapsulation]]\nname = \"c\"\nport = \"in\"\ndestination = \"2001:db8::/32\"\nlocal = \"10.0.0.1\"\n\
             remote = \"10.0.0.2\"\nkey = 7\nchecksum = true\ndscp = \"uniform\"\ndont_fragment = \"copy\"\n";
@@ -201,8 +204,11 @@ mod tests {
         let [a, b] = &settings.rules[..] else { panic!("{settings:?}") };
         assert_eq!((a.condition.port, a.condition.key), (Some(PortId(1)), KeyMatch::Is(u32::MAX)));
         assert_eq!(a.condition.inner, Inner { ipv6: false, ..Inner::default() });
-        let uniform =
-            Verdict::Decapsulate { ttl: Propagation::Uniform, dscp: Propagation::Pipe, way: Way::Routed };
+        let uniform = Verdict::Decapsulate {
+            ttl: Propagation::Uniform,
+            dscp: Propagation::Pipe,
+            forward: ForwardingMode::Route,
+        };
         assert_eq!((a.verdict, b.verdict, b.condition.key), (uniform, Verdict::Punt, KeyMatch::Absent));
         let into = &settings.encapsulations[0];
         assert_eq!((into.port, into.key, into.checksum, into.hops), (PortId(0), Some(7), true, 64));

@@ -6,7 +6,7 @@ use super::Field;
 pub(super) const FIELDS: &[Field] = &[
     (
         "[port]",
-        "across",
+        "peer_port",
         "name of a port",
         "the port that names this one",
         "Where packets go that come in here and are not routed: with their Ethernet addresses and tags, so that the node is \
@@ -17,7 +17,7 @@ pub(super) const FIELDS: &[Field] = &[
         "unmatched",
         "\"decapsulate\", \"pass\", \"drop\" or \"punt\"",
         "\"pass\"",
-        "Tunnel packets that no rule is for: they lose their headers, go across as they are, are dropped, or left to the \
+        "Tunnel packets that no rule is for: they lose their headers, leave by the peer port as they are, are dropped, or left to the \
          kernel.",
     ),
     (
@@ -76,10 +76,10 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "[gre.rule]",
-        "way",
-        "\"across\" or \"route\"",
-        "\"across\"",
-        "`decapsulate`: out of the port across, or by the node's routes to the next hop, one hop less.",
+        "forward",
+        "\"peer_port\" or \"route\"",
+        "\"peer_port\"",
+        "`decapsulate`: out of the peer port, or by the node's routes to the next hop, one hop less.",
     ),
     ("[gre.encapsulation]", "name", "1 to 63 characters", "required", "Its name in counters."),
     (
@@ -133,9 +133,9 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     (
         "[gre.encapsulation]",
-        "way",
-        "\"across\" or \"route\"",
-        "\"across\"",
-        "Out of the port across with the frame's Ethernet addresses, or by the node's routes to the far end.",
+        "forward",
+        "\"peer_port\" or \"route\"",
+        "\"peer_port\"",
+        "Out of the peer port with the frame's Ethernet addresses, or by the node's routes to the far end.",
     ),
 ];

@@ -226,8 +226,8 @@ mod tests {
             (FunctionName::Upf, "[[gre.rule]]\n", "kaido.toml:2: gre: of function = \"gre\""),
             (
                 FunctionName::Upf,
-                "[[port]]\nacross = \"b\"\n",
-                "kaido.toml:3: port.across: of function = \"gre\"",
+                "[[port]]\npeer_port = \"b\"\n",
+                "kaido.toml:3: port.peer_port: of function = \"gre\"",
             ),
             (
                 FunctionName::Upf,

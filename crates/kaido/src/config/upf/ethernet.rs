@@ -20,7 +20,7 @@ use crate::config::{Driver, unplaced};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EthernetConfig {
     /// Frames to an address that is not known.
-    pub(crate) unknown_unicast: Unknown,
+    pub(crate) unknown_unicast: UnknownUnicastMode,
     /// Sessions that one frame to many goes to, at most.
     pub(crate) flood_max: Spanned<u32>,
     /// Addresses of all sessions, at most, and as many on the N6 side.
@@ -34,7 +34,7 @@ pub(crate) struct EthernetConfig {
 impl Default for EthernetConfig {
     fn default() -> Self {
         Self {
-            unknown_unicast: Unknown::Drop,
+            unknown_unicast: UnknownUnicastMode::Drop,
             flood_max: unplaced(256),
             addresses: unplaced(65_536),
             addresses_per_session: unplaced(64),
@@ -46,7 +46,7 @@ impl Default for EthernetConfig {
 /// `unknown_unicast`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Unknown {
+pub(crate) enum UnknownUnicastMode {
     /// Dropped.
     Drop,
     /// To all sessions of the network instance.
@@ -108,8 +108,8 @@ impl UpfConfig {
         EthernetSettings {
             lans: EthernetLans::new(lans.collect()),
             unknown_unicast: match ethernet.unknown_unicast {
-                Unknown::Drop => UnknownUnicast::Drop,
-                Unknown::Flood => UnknownUnicast::Flood,
+                UnknownUnicastMode::Drop => UnknownUnicast::Drop,
+                UnknownUnicastMode::Flood => UnknownUnicast::Flood,
             },
             flood_max: *ethernet.flood_max.get_ref() as usize,
             addresses_max: *ethernet.addresses.get_ref(),

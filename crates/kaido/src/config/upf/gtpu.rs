@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::fragment::Oversize;
-use kaido_upf::node::Marking;
+use kaido_upf::node::DscpMarking;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -104,7 +104,7 @@ impl Default for GtpuConfig {
 
 impl GtpuConfig {
     /// How the ToS or Traffic Class octet of outer headers is made. What [`check_marking`] finds fault with is left out.
-    pub(crate) fn marking(&self) -> Marking {
+    pub(crate) fn marking(&self) -> DscpMarking {
         let mut dscp_of_qfi = [None; QFIS];
         for (qfi, dscp) in &self.qfi_dscp {
             let place = qfi.get_ref().parse().ok().and_then(|qfi: usize| dscp_of_qfi.get_mut(qfi));
@@ -112,7 +112,7 @@ impl GtpuConfig {
                 *place = Some(dscp);
             }
         }
-        Marking { ecn: self.ecn, copies_dscp: self.dscp == DscpConfig::Copy, dscp_of_qfi }
+        DscpMarking { ecn: self.ecn, copies_dscp: self.dscp == DscpConfig::Copy, dscp_of_qfi }
     }
 
     /// How the user plane manages its paths.

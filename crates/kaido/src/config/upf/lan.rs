@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use kaido_upf::lan::{Lan, Lans, VlanTags};
-use kaido_upf::node::{ForwardingPolicy, Instance, PolicyWay};
+use kaido_upf::node::{ForwardingPolicy, Instance, PolicyTarget};
 use kaido_upf::record::InstanceId;
 use kaido_wire::MacAddr;
 use serde::Deserialize;
@@ -223,10 +223,10 @@ impl UpfConfig {
     pub(crate) fn forwarding_policies(&self, instances: &[Instance]) -> Vec<ForwardingPolicy> {
         let policies = self.forwarding_policies.iter().map(Spanned::get_ref).filter_map(|policy| {
             let way = match (policy.next_hop, &policy.network_instance) {
-                (Some(next_hop), _) => PolicyWay::NextHop(next_hop),
+                (Some(next_hop), _) => PolicyTarget::NextHop(next_hop),
                 (None, Some(name)) => {
                     let named = |own: &Instance| own.name.as_deref() == Some(name.get_ref());
-                    PolicyWay::Instance(InstanceId(u16::try_from(instances.iter().position(named)?).ok()?))
+                    PolicyTarget::Instance(InstanceId(u16::try_from(instances.iter().position(named)?).ok()?))
                 }
                 (None, None) => return None,
             };
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(lans.get(id).unwrap().tags, VlanTags { outer: 100, inner: Some(7) });
         assert_eq!(lans.get(id).unwrap().port, kaido_engine::PortId(1));
         let policies = config.forwarding_policies(&instances);
-        assert_eq!(policies[0].way, PolicyWay::Instance(InstanceId(2)));
+        assert_eq!(policies[0].way, PolicyTarget::Instance(InstanceId(2)));
     }
 
     #[test]

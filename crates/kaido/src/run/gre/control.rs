@@ -4,23 +4,23 @@ use kaido_engine::PortTotals;
 
 use super::rules::{Rules, forwarded};
 use crate::api::{Answer, Question};
-use crate::run::control::{Counted, Shows};
+use crate::run::control::{CountedTraffic, FunctionView};
 
 /// A header remover, as it is shown.
-pub(super) struct ShownGre {
+pub(super) struct GreView {
     /// What forwards, what `node.datapath` says, and why it is that.
     pub(super) datapath: [&'static str; 3],
     pub(super) rules: Rules,
 }
 
-impl Shows for ShownGre {
+impl FunctionView for GreView {
     const FUNCTION: &'static str = "gre";
 
     fn datapath(&self) -> [&'static str; 3] {
         self.datapath
     }
 
-    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted> {
+    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<CountedTraffic> {
         let in_kernel = self.rules.in_kernel();
         let port = |(at, mut totals): (usize, PortTotals)| {
             self.rules.add_to(at, &mut totals, &in_kernel);

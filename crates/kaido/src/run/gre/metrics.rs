@@ -4,22 +4,22 @@ use kaido_metrics::{Exposition, Family, Format};
 
 use super::rules::Rules;
 use crate::api::{Answer, GreInKernel, GreRule};
-use crate::run::metrics::{Figures, Offer, families as f};
+use crate::run::metrics::{Figures, MetricsSource, families as f};
 use crate::run::shown;
 
 /// Where figures are read.
-pub(super) struct GreOffer {
+pub(super) struct GreMetrics {
     figures: Figures,
     rules: Rules,
 }
 
-impl GreOffer {
+impl GreMetrics {
     pub(super) const fn new(figures: Figures, rules: Rules) -> Self {
         Self { figures, rules }
     }
 }
 
-impl Offer for GreOffer {
+impl MetricsSource for GreMetrics {
     fn metrics(&mut self, format: Format) -> Option<String> {
         self.figures.look();
         let in_kernel = self.rules.in_kernel();
@@ -70,14 +70,14 @@ fn kernel(kernel: &[GreInKernel], out: &mut Exposition) {
     let family: &'static Family = &f::GRE_KERNEL_PACKETS;
     let mut samples = out.family(family);
     for port in kernel {
-        for (fate, packets) in [
-            ("across", port.across),
+        for (disposition, packets) in [
+            ("passed", port.passed),
             ("stripped", port.stripped),
             ("handed", port.handed),
             ("kernel", port.kernel),
             ("dropped", port.dropped),
         ] {
-            samples.add(&[&port.port, fate], packets);
+            samples.add(&[&port.port, disposition], packets);
         }
     }
 }

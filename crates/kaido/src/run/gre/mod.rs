@@ -7,41 +7,42 @@ mod rules;
 
 use std::time::Instant;
 
-use kaido_gre::{Gre, Shared};
+use kaido_gre::{Gre, SharedState};
 use miette::IntoDiagnostic;
 
-use self::control::ShownGre;
-use self::metrics::GreOffer;
+use self::control::GreView;
+use self::metrics::GreMetrics;
 use self::ports::Ports;
 use self::rules::Rules;
 use super::board::{Health, Heartbeat};
 use super::control::Control;
 use super::metrics::Figures;
 use super::port_trace::PortTraces;
-use super::{Crew, Ground, export, notify};
+use super::{NodeContext, WorkerSet, export, notify};
 use crate::config::{Datapath, GreConfig};
 
 /// Runs a header remover until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
-    let Ground { stop, server, scraped, pool } = ground;
+pub(super) fn run(config: &GreConfig, context: NodeContext) -> miette::Result<()> {
+    let NodeContext { stop, server, scraped, pool } = context;
     let mut ports = Ports::open(config, pool)?;
-    let shared = Shared::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
+    let shared =
+        SharedState::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
     let queues = ports.opened.take_queues();
     let mut counters = Vec::new();
-    let crew = Crew::start(&config.base, pool, queues, || {
+    let worker_set = WorkerSet::start(&config.base, pool, queues, || {
         let function = Gre::new(&shared, ports.opened.routes());
         counters.push(function.counters());
         Ok(Box::new(function))
     })?;
     ports.opened.attach()?;
-    ports.opened.watch(crew.inboxes(), None)?;
+    ports.opened.watch(worker_set.inboxes(), None)?;
     let shown = ports.opened.board().clone();
     let heartbeat = Heartbeat::new();
     let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
-    let workers = crew.counters();
+    let workers = worker_set.counters();
     let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
         node_id,
@@ -57,11 +58,12 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
     let exporter = scraped.map(|endpoint| {
         let figures =
             Figures::new(("gre", datapath[0]), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, GreOffer::new(figures, rules.clone()), health)
+        export(endpoint, GreMetrics::new(figures, rules.clone()), health)
     });
     let exporter = exporter.transpose()?;
-    let traces = PortTraces::new(crew.tracer(), shown.list().into_iter().map(|port| port.name).collect());
-    let function = ShownGre { datapath, rules };
+    let traces =
+        PortTraces::new(worker_set.tracer(), shown.list().into_iter().map(|port| port.name).collect());
+    let function = GreView { datapath, rules };
     let mut control = Control {
         server,
         node_id,
@@ -74,12 +76,12 @@ pub(super) fn run(config: &GreConfig, ground: Ground) -> miette::Result<()> {
         function,
     };
     notify(&[sd_notify::NotifyState::Ready]);
-    control.run(&stop, || crew.has_lost());
+    control.run(&stop, || worker_set.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);
     if let Some(exporter) = exporter {
         exporter.stop();
     }
-    crew.end(&mut ports.opened, &stop)
+    worker_set.end(&mut ports.opened, &stop)
 }
 
 /// What forwards, what the configuration says, and why it is that.

@@ -11,7 +11,7 @@ use kaido_xdp::gre::{GreProgram, GreWork};
 
 use crate::config::{Datapath, Driver, GreConfig, PortConfig};
 use crate::run::StartFault;
-use crate::run::ports::{Demands, Device, Found, Opened, Program, lock, routable};
+use crate::run::ports::{Device, Interfaces, OpenPorts, PortRequirements, Program, lock, routable};
 
 impl Program for GreProgram {
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
@@ -37,31 +37,32 @@ impl Program for GreProgram {
         if self.exit() != Some(before) {
             return Ok(());
         }
-        self.set_mtu_across(interface.mtu)?;
-        if before == interface.ifindex { Ok(()) } else { self.set_across(interface.ifindex) }
+        self.set_mtu_peer_port(interface.mtu)?;
+        if before == interface.ifindex { Ok(()) } else { self.set_peer_port(interface.ifindex) }
     }
 }
 
 /// The header remover's demands.
-struct Wants<'w> {
+struct PortNeeds<'w> {
     config: &'w GreConfig,
     settings: &'w Settings,
     /// By port.
     ifindexes: Vec<u32>,
 }
 
-impl Wants<'_> {
+impl PortNeeds<'_> {
     /// The port that the program of a port sends to, where it is to do the work and can.
     fn exit(&self, at: usize) -> Option<PortId> {
         let base = &self.config.base;
-        let to = self.settings.ports[at].across.filter(|_| *base.node.datapath.get_ref() == Datapath::Xdp)?;
+        let to =
+            self.settings.ports[at].peer_port.filter(|_| *base.node.datapath.get_ref() == Datapath::Xdp)?;
         // What is redirected to a TAP device comes back to us.
         let driver = *base.ports[to.index()].get_ref().driver.get_ref();
         matches!(driver, Driver::AfXdp | Driver::AfPacket).then_some(to)
     }
 }
 
-impl Demands for Wants<'_> {
+impl PortRequirements for PortNeeds<'_> {
     type Program = GreProgram;
 
     fn program(
@@ -75,7 +76,7 @@ impl Demands for Wants<'_> {
             return GreProgram::load(self.settings, port, GreWork::Engine, multi_buffer);
         };
         let mut program = GreProgram::load(self.settings, port, GreWork::Program, multi_buffer)?;
-        program.set_across(self.ifindexes[exit.index()])?;
+        program.set_peer_port(self.ifindexes[exit.index()])?;
         Ok(program)
     }
 
@@ -95,7 +96,7 @@ impl Demands for Wants<'_> {
 
 /// The ports, and what the function is told of them.
 pub(super) struct Ports {
-    pub(super) opened: Opened<GreProgram>,
+    pub(super) opened: OpenPorts<GreProgram>,
     settings: Settings,
 }
 
@@ -107,11 +108,11 @@ impl Ports {
             config.base.ports.iter().map(|port| port.get_ref().name.get_ref().clone()).collect();
         let takes_all = |port: &PortConfig| {
             let at = names.iter().position(|name| name == port.name.get_ref());
-            at.is_some_and(|at| config.across(at).is_some())
+            at.is_some_and(|at| config.peer_port(at).is_some())
         };
-        let found = Found::look(&config.base, pool, takes_all)?;
+        let found = Interfaces::look(&config.base, pool, takes_all)?;
         let port = |(at, (port, interface)): (usize, (&PortConfig, &Interface))| PortSettings {
-            across: config.across(at),
+            peer_port: config.peer_port(at),
             mac: interface.mac,
             // Behind a TAP device the addresses are the kernel's, not ours.
             addresses: routable(interface).filter(|_| *port.driver.get_ref() != Driver::Tap).collect(),
@@ -119,8 +120,8 @@ impl Ports {
         };
         let settings = config.settings(found.ports().enumerate().map(port).collect());
         let ifindexes = found.interfaces.iter().map(|interface| interface.ifindex).collect();
-        let mut wants = Wants { config, settings: &settings, ifindexes };
-        let opened = Opened::open(found, pool, &mut wants, takes_all)?;
+        let mut needs = PortNeeds { config, settings: &settings, ifindexes };
+        let opened = OpenPorts::open(found, pool, &mut needs, takes_all)?;
         if *config.base.node.datapath.get_ref() == Datapath::Xdp {
             opened.devices.iter().for_each(Device::warn_of_veth);
         }

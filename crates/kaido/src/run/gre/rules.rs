@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kaido_engine::PortTotals;
-use kaido_gre::{RuleCounters, RuleTotals, Shared, Verdict};
+use kaido_gre::{RuleCounters, RuleTotals, SharedState, Verdict};
 use kaido_xdp::gre::{GreCounters, GreProgram};
 
 use super::ports::Programs;
@@ -13,7 +13,7 @@ use crate::run::board::PortBoard;
 /// Where it is read.
 #[derive(Clone)]
 pub(super) struct Rules {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     workers: Vec<Arc<RuleCounters>>,
     programs: Programs,
     ports: PortBoard,
@@ -21,7 +21,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
         workers: Vec<Arc<RuleCounters>>,
         programs: Programs,
         ports: PortBoard,
@@ -55,7 +55,7 @@ impl Rules {
             let counters = counters?;
             Some(api::GreInKernel {
                 port: port.name,
-                across: counters.across,
+                passed: counters.passed,
                 stripped: counters.stripped,
                 handed: counters.handed,
                 kernel: counters.kernel,
@@ -75,7 +75,7 @@ impl Rules {
         let ports = &self.shared.settings().ports;
         for (port, counters) in ports.iter().zip(in_kernel) {
             if let Some(counters) =
-                counters.as_ref().filter(|_| port.across.is_some_and(|to| to.index() == at))
+                counters.as_ref().filter(|_| port.peer_port.is_some_and(|to| to.index() == at))
             {
                 totals.tx_packets += forwarded(counters);
                 totals.tx_bytes += counters.octets_sent;
@@ -97,7 +97,7 @@ impl Rules {
 
 /// Packets that a program sent on.
 pub(super) const fn forwarded(counters: &GreCounters) -> u64 {
-    counters.across + counters.stripped
+    counters.passed + counters.stripped
 }
 
 fn verdict_name(verdict: Verdict) -> &'static str {

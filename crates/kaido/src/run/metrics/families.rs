@@ -65,8 +65,8 @@ families! {
     GRE_PACKETS = Counter "kaido_gre_rule_packets_total" ["rule", "verdict"]
         "Packets that met a rule of the GRE header remover, or went into a tunnel, on every datapath.";
     GRE_BYTES = Counter "kaido_gre_rule_bytes_total" ["rule", "verdict"] "Bytes of those as they came, with Ethernet headers, without FCS.";
-    GRE_KERNEL_PACKETS = Counter "kaido_gre_kernel_packets_total" ["port", "fate"]
-        "Packets received on the port by what its program did: across as they came, stripped, handed to the engine, left to the kernel, or dropped.";
+    GRE_KERNEL_PACKETS = Counter "kaido_gre_kernel_packets_total" ["port", "disposition"]
+        "Packets received on the port by what its program did: passed, stripped, handed to the engine, left to the kernel, or dropped.";
 
     NDN_FACES = Gauge "kaido_ndn_faces" [] "Faces of the NDN router.";
     NDN_PREFIXES = Gauge "kaido_ndn_prefixes" [] "Prefixes of names that have next hops.";
@@ -90,7 +90,7 @@ families! {
     NDN_DISK_ERRORS = Counter "kaido_ndn_disk_errors_total" [] "Reads and writes of the Content Store's files that failed.";
 
     NDN_HOT = Gauge "kaido_ndn_hot_names" [] "Names that are asked for so often that all workers share them.";
-    NDN_HANDED = Counter "kaido_ndn_handed_over_packets_total" ["worker", "kind"]
+    NDN_HANDED = Counter "kaido_ndn_handoff_packets_total" ["worker", "kind"]
         "Interests, Data and Nacks that a worker has handed to the worker whose they are.";
 
     WORKER_SECONDS = Counter "kaido_worker_seconds_total" ["worker", "state"]

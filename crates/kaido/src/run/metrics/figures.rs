@@ -9,7 +9,7 @@ use kaido_metrics::{Buckets, Exposition, Family, Value};
 
 use super::families as f;
 use super::process::Process;
-use crate::run::board::{PortBoard, PortState, ShownPort};
+use crate::run::board::{PortBoard, PortState, PortView};
 
 /// Where they are read.
 pub(in crate::run) struct Figures {
@@ -24,7 +24,7 @@ pub(in crate::run) struct Figures {
     pub(in crate::run) pool: &'static FramePool,
     board: PortBoard,
     /// As they were when last looked at.
-    pub(in crate::run) ports: Vec<ShownPort>,
+    pub(in crate::run) ports: Vec<PortView>,
     pub(in crate::run) workers: Vec<Arc<WorkerCounters>>,
 }
 
@@ -67,7 +67,7 @@ impl Figures {
 
     /// Of the ports, given what a datapath in the kernel adds to the totals of the port of that number.
     pub(in crate::run) fn ports(&self, in_kernel: impl Fn(usize, &mut PortTotals), out: &mut Exposition) {
-        let totals: Vec<(&ShownPort, PortTotals)> = self
+        let totals: Vec<(&PortView, PortTotals)> = self
             .ports
             .iter()
             .enumerate()
@@ -251,10 +251,7 @@ impl Figures {
         one(out, &f::PROCESS_FDS_MAX, process.max_fds.map_or(f64::INFINITY, real));
     }
 
-    fn each_worker_port<'s>(
-        &'s self,
-        mut visit: impl FnMut(&str, &'s WorkerCounters, PortId, &'s ShownPort),
-    ) {
+    fn each_worker_port<'s>(&'s self, mut visit: impl FnMut(&str, &'s WorkerCounters, PortId, &'s PortView)) {
         for (worker, counters) in self.workers.iter().enumerate() {
             let worker = worker.to_string();
             for (at, port) in self.ports.iter().enumerate() {

@@ -29,7 +29,7 @@ use super::board::Health;
 const FRESH: Duration = Duration::from_millis(100);
 
 /// What a function offers at the endpoint.
-pub(super) trait Offer: Send {
+pub(super) trait MetricsSource: Send {
     /// Its figures; `None` when they cannot be had in time.
     fn metrics(&mut self, format: Format) -> Option<String>;
 
@@ -62,13 +62,13 @@ impl Exporter {
     /// When the thread cannot be made.
     pub(super) fn start(
         mut endpoint: Endpoint,
-        offer: Box<dyn Offer>,
+        source: Box<dyn MetricsSource>,
         health: Health,
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            let mut scrape = Scrape { offer, health, fresh: None };
+            let mut scrape = Scrape { source, health, fresh: None };
             endpoint.serve(&stopped, |request| scrape.answer(request));
         })?;
         Ok(Self { stop, thread })
@@ -85,7 +85,7 @@ impl Exporter {
 
 /// What answers scrapes.
 struct Scrape {
-    offer: Box<dyn Offer>,
+    source: Box<dyn MetricsSource>,
     health: Health,
     fresh: Option<(Instant, Format, String)>,
 }
@@ -102,10 +102,10 @@ impl Scrape {
                 false => Response::text(503, &troubles.join("\n")),
             };
         }
-        if let Some(body) = self.offer.document(request.path) {
+        if let Some(body) = self.source.document(request.path) {
             return Response { status: 200, content_type: "application/json", body };
         }
-        let others: String = self.offer.paths().iter().map(|path| format!(", {path}")).collect();
+        let others: String = self.source.paths().iter().map(|path| format!(", {path}")).collect();
         match request.path {
             "/" => Response::text(200, &format!("Kaido: /metrics, /healthz{others}")),
             _ => Response::text(404, &format!("there is only /metrics, /healthz{others}")),
@@ -115,7 +115,7 @@ impl Scrape {
     fn metrics(&mut self, format: Format) -> Response {
         let is_fresh = |&(at, of, _): &(Instant, Format, String)| at.elapsed() < FRESH && of == format;
         if !self.fresh.as_ref().is_some_and(is_fresh) {
-            let Some(text) = self.offer.metrics(format) else {
+            let Some(text) = self.source.metrics(format) else {
                 return Response::text(503, "the control loop does not answer");
             };
             self.fresh = Some((Instant::now(), format, text));

@@ -3,19 +3,19 @@
 use kaido_engine::PortTotals;
 
 use crate::api::{Answer, Question};
-use crate::run::control::{Counted, Shows};
+use crate::run::control::{CountedTraffic, FunctionView};
 
 /// A router, as it is shown.
-pub(super) struct ShownRouter;
+pub(super) struct RouterView;
 
-impl Shows for ShownRouter {
+impl FunctionView for RouterView {
     const FUNCTION: &'static str = "ndn";
 
     fn datapath(&self) -> [&'static str; 3] {
         ["engine", "engine", "an NDN router forwards in the engine"]
     }
 
-    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<Counted> {
+    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<CountedTraffic> {
         by_workers.into_iter().map(|totals| (totals, (0, 0))).collect()
     }
 

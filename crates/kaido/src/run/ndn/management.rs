@@ -8,7 +8,7 @@ use kaido_ndn::FaceId;
 use kaido_ndn::client::Connection;
 use kaido_ndn::face::{FLAG_RELIABILITY, FaceUri, Persistency};
 use kaido_ndn::host::HostControl;
-use kaido_ndn::mgmt::{Authority, FaceWish, Manager, Node, Route, origin};
+use kaido_ndn::mgmt::{Authority, FaceRequest, Manager, Node, Route, origin};
 use kaido_ndn::router::RouterNode;
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -100,7 +100,7 @@ fn faces(config: &NdnConfig, node: &mut RouterNode) -> miette::Result<Vec<(FaceU
     let make = |face: &toml::Spanned<FaceConfig>| {
         let face = face.get_ref();
         let remote = face.remote.get_ref().0.clone();
-        let wish = FaceWish {
+        let wish = FaceRequest {
             remote: remote.clone(),
             local: face.local.as_ref().map(|local| local.get_ref().0.clone()),
             persistency: Persistency::Permanent,

@@ -9,23 +9,23 @@ use kaido_ndn::tier::TierReport;
 
 use crate::api::Answer;
 use crate::ndn::entries::Workers;
-use crate::run::metrics::{Figures, Offer, families as f};
+use crate::run::metrics::{Figures, MetricsSource, families as f};
 use crate::run::shown;
 
 /// Where figures are read.
-pub(super) struct NdnOffer {
+pub(super) struct NdnMetrics {
     figures: Figures,
     router: Observer,
     balance: Arc<Balance>,
 }
 
-impl NdnOffer {
+impl NdnMetrics {
     pub(super) const fn new(figures: Figures, router: Observer, balance: Arc<Balance>) -> Self {
         Self { figures, router, balance }
     }
 }
 
-impl Offer for NdnOffer {
+impl MetricsSource for NdnMetrics {
     fn metrics(&mut self, format: Format) -> Option<String> {
         self.figures.look();
         let mut out = Exposition::new(format);
@@ -39,7 +39,7 @@ impl Offer for NdnOffer {
             .collect();
         forwarding(&workers, &mut out);
         out.family(&f::NDN_HOT).add(&[], self.balance.hot_names().len() as u64);
-        handed_over(&workers, &mut out);
+        handoffs(&workers, &mut out);
         if let Some(tier) = self.router.tier() {
             disk(&tier, &mut out);
         }
@@ -64,10 +64,11 @@ impl Offer for NdnOffer {
     }
 }
 
-fn handed_over(workers: &[(String, WorkerReport)], out: &mut Exposition) {
+fn handoffs(workers: &[(String, WorkerReport)], out: &mut Exposition) {
     let mut samples = out.family(&f::NDN_HANDED);
-    for (worker, WorkerReport { crew, .. }) in workers {
-        let kinds = [("interest", crew.interests), ("data", crew.data), ("nack", crew.nacks)];
+    for (worker, WorkerReport { worker_set, .. }) in workers {
+        let kinds =
+            [("interest", worker_set.interests), ("data", worker_set.data), ("nack", worker_set.nacks)];
         for (kind, packets) in kinds {
             samples.add(&[worker, kind], packets);
         }

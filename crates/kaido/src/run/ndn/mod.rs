@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::PortId;
 use kaido_ndn::face::{FaceBounds, FaceUri, Faces};
-use kaido_ndn::forward::{Forwarder, ForwarderSettings, Shared, Unsolicited};
+use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings, UnixAccess};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use kaido_ndn::router::{Ndn, NodeParts, RouterNode};
@@ -22,16 +22,16 @@ use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
 use kaido_ndn::tier::Tier;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use self::control::ShownRouter;
+use self::control::RouterView;
 use self::management::Management;
-use self::metrics::NdnOffer;
+use self::metrics::NdnMetrics;
 use self::ports::Ports;
 use self::workers::Workers;
-use super::board::{Health, Heartbeat, ShownPort};
+use super::board::{Health, Heartbeat, PortView};
 use super::control::Control;
 use super::metrics::Figures;
 use super::port_trace::PortTraces;
-use super::{Crew, Ground, export, notify};
+use super::{NodeContext, WorkerSet, export, notify};
 use crate::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
 
 /// Where this host has its groups.
@@ -44,8 +44,8 @@ const HOST_PORT: &str = "host";
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
-    let Ground { stop, server, scraped, pool } = ground;
+pub(super) fn run(config: &NdnConfig, context: NodeContext) -> miette::Result<()> {
+    let NodeContext { stop, server, scraped, pool } = context;
     let authority = keys::authority(config)?;
     let mut ports = Ports::open(config, pool)?;
     let faces = faces(config);
@@ -57,7 +57,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let udp = ports.udp(config);
     let tier = tier::open(config)?;
     let hash = tier.as_ref().map_or_else(NameHash::random, Tier::name_hash);
-    let shared = Shared::new(hash, *config.ndn.prefixes_max.get_ref())
+    let shared = SharedTables::new(hash, *config.ndn.prefixes_max.get_ref())
         .into_diagnostic()
         .wrap_err("ndn.prefixes_max: no memory for the table of prefixes")?;
     for region in &config.ndn.regions {
@@ -68,24 +68,24 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         AdmitName::All => Admit::All,
         AdmitName::AskedAgain => Admit::AskedAgain,
     };
-    let mut desks = Vec::new();
-    let crew = Crew::start(&config.base, pool, queues, || {
+    let mut mailboxes = Vec::new();
+    let worker_set = WorkerSet::start(&config.base, pool, queues, || {
         // At most 64.
-        let number = u8::try_from(desks.len()).unwrap_or(u8::MAX);
+        let number = u8::try_from(mailboxes.len()).unwrap_or(u8::MAX);
         let mut forwarder = Forwarder::new(&shared, &team.settings(&settings, number), Instant::now())
             .and_then(|mut forwarder| forwarder.cs_mut().admit(admit).map(|()| forwarder))
             .into_diagnostic()
             .wrap_err("ndn.pending_max, ndn.cs: no memory for the tables of a worker")?;
         if let Some(tier) = &tier {
-            forwarder.attach(tier.lane(SystemTime::now(), team.wake(number, &host_control)));
+            forwarder.attach(tier.handle(SystemTime::now(), team.wake(number, &host_control)));
         }
-        let desk = Arc::new(team.desk(number));
-        desks.push(desk.clone());
+        let mailbox = Arc::new(team.mailbox(number));
+        mailboxes.push(mailbox.clone());
         let mut worker_link = Link::new(link.clone(), &faces);
         if let Some(settings) = &udp {
             worker_link = worker_link.with_udp(settings.clone(), ports.opened.routes().next_hops());
         }
-        let ndn = Ndn::new(worker_link, forwarder, desk);
+        let ndn = Ndn::new(worker_link, forwarder, mailbox);
         Ok(Box::new(team.join(ndn, shared.hash(), number)))
     })?;
     ports.opened.attach()?;
@@ -96,7 +96,7 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         host: host_control.clone(),
         ethernet: ports.ethernet(),
         udp: ports.udp_ports(config),
-        desks,
+        mailboxes,
         cs: team.settings(&settings, 0).cs,
         pit_max: settings.pit.entries,
         balance: team.balance.clone(),
@@ -105,16 +105,16 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     let node = RouterNode::new(parts, SystemTime::now());
     let router = node.observer();
     let management = Management::start(config, node, authority, &host_control)?;
-    ports.opened.watch(crew.inboxes(), None)?;
+    ports.opened.watch(worker_set.inboxes(), None)?;
     let shown = ports.opened.board().clone();
     let ethernet_ports = shown.list().into_iter().map(|port| port.name).collect();
-    shown.push(ShownPort::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
+    shown.push(PortView::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
     if let Some(name) = team.shown() {
-        shown.push(ShownPort::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));
+        shown.push(PortView::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));
     }
     let heartbeat = Heartbeat::new();
     let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
-    let workers = crew.counters();
+    let workers = worker_set.counters();
     let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
         node_id,
@@ -126,11 +126,11 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
     );
     let exporter = scraped.map(|endpoint| {
         let figures = Figures::new(("ndn", "engine"), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, NdnOffer::new(figures, router, team.balance), health)
+        export(endpoint, NdnMetrics::new(figures, router, team.balance), health)
     });
     let exporter = exporter.transpose()?;
-    let traces = PortTraces::new(crew.tracer(), ethernet_ports);
-    let function = ShownRouter;
+    let traces = PortTraces::new(worker_set.tracer(), ethernet_ports);
+    let function = RouterView;
     let mut control = Control {
         server,
         node_id,
@@ -143,13 +143,13 @@ pub(super) fn run(config: &NdnConfig, ground: Ground) -> miette::Result<()> {
         function,
     };
     notify(&[sd_notify::NotifyState::Ready]);
-    control.run(&stop, || crew.has_lost() || management.has_ended());
+    control.run(&stop, || worker_set.has_lost() || management.has_ended());
     notify(&[sd_notify::NotifyState::Stopping]);
     if let Some(exporter) = exporter {
         exporter.stop();
     }
     management.stop();
-    let ended = crew.end(&mut ports.opened, &stop);
+    let ended = worker_set.end(&mut ports.opened, &stop);
     // After the workers, which have given it what they held.
     drop(tier);
     ended

@@ -15,15 +15,15 @@ use kaido_xdp::{Roles, Steering, SteeringConfig};
 use miette::miette;
 
 use crate::config::{Driver, NdnConfig, PortConfig};
-use crate::run::ports::{Demands, Found, Opened};
+use crate::run::ports::{Interfaces, OpenPorts, PortRequirements};
 
 /// The router's demands: its own protocol, and of IP nothing but UDP to it.
-struct Wants {
+struct PortNeeds {
     /// Where UDP is taken.
     udp: Vec<SocketAddr>,
 }
 
-impl Demands for Wants {
+impl PortRequirements for PortNeeds {
     type Program = Steering;
 
     fn program(
@@ -56,7 +56,7 @@ impl Demands for Wants {
 
 /// The ports.
 pub(super) struct Ports {
-    pub(super) opened: Opened<Steering>,
+    pub(super) opened: OpenPorts<Steering>,
     /// Where UDP is taken.
     udp: Vec<UdpListen>,
     /// Holds these addresses, for as long as there are ports.
@@ -70,13 +70,13 @@ impl Ports {
     /// What kept one from being opened, or that none has an address that UDP is to be taken at.
     pub(super) fn open(config: &NdnConfig, pool: &'static FramePool) -> miette::Result<Self> {
         let takes_all = |_: &PortConfig| false;
-        let found = Found::look(&config.base, pool, takes_all)?;
-        let mut wants =
-            Wants { udp: config.ndn.listen.udp_on_ports.iter().map(|own| *own.get_ref()).collect() };
-        let opened = Opened::open(found, pool, &mut wants, takes_all)?;
+        let found = Interfaces::look(&config.base, pool, takes_all)?;
+        let mut needs =
+            PortNeeds { udp: config.ndn.listen.udp_on_ports.iter().map(|own| *own.get_ref()).collect() };
+        let opened = OpenPorts::open(found, pool, &mut needs, takes_all)?;
         let listen = |address: &SocketAddr| listen(&opened, *address);
-        let udp: Vec<UdpListen> = wants.udp.iter().map(listen).collect::<miette::Result<_>>()?;
-        let sink = UdpSink::bind(wants.udp).map_err(|error| {
+        let udp: Vec<UdpListen> = needs.udp.iter().map(listen).collect::<miette::Result<_>>()?;
+        let sink = UdpSink::bind(needs.udp).map_err(|error| {
             miette!(
                 help = "another program may take UDP there: stop it, or give another port number",
                 "ndn.listen.udp_on_ports: {error}"
@@ -128,7 +128,7 @@ impl Ports {
 }
 
 /// The port that has an address at which UDP is to be taken.
-fn listen(opened: &Opened<Steering>, address: SocketAddr) -> miette::Result<UdpListen> {
+fn listen(opened: &OpenPorts<Steering>, address: SocketAddr) -> miette::Result<UdpListen> {
     let numbered = (0u8..).zip(&opened.devices);
     let mut takes = numbered
         .filter(|(_, device)| matches!(device.config.driver.get_ref(), Driver::AfXdp | Driver::AfPacket));

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kaido_engine::steer::{Waker, crew, relay};
+use kaido_engine::steer::{Waker, handoff_ports, relay};
 use kaido_engine::{KernelPath, PortId};
 use kaido_ndn::balance::Balance;
 use kaido_ndn::forward::ForwarderSettings;
 use kaido_ndn::host::{HostControl, HostPort};
-use kaido_ndn::router::{Crew, Desk, Ndn};
+use kaido_ndn::router::{ControlMailbox, Ndn, WorkerSet};
 use kaido_ndn::table::NameHash;
 use kaido_ndn::tier::Wake;
 use miette::{IntoDiagnostic, WrapErr};
@@ -56,11 +56,11 @@ impl Workers {
         let mut workers = Self { balance, port: None, wakers: Vec::new() };
         if count > 1 {
             workers.port = Some(PortId(u8::try_from(queues[0].len()).unwrap_or(u8::MAX)));
-            let crew = crew(count).into_diagnostic().wrap_err("node.workers")?;
-            workers.wakers = crew.iter().map(kaido_engine::steer::CrewPort::waker).collect();
+            let worker_set = handoff_ports(count).into_diagnostic().wrap_err("node.workers")?;
+            workers.wakers = worker_set.iter().map(kaido_engine::steer::HandoffPort::waker).collect();
             queues
                 .iter_mut()
-                .zip(crew)
+                .zip(worker_set)
                 .for_each(|(queues, port)| queues.push((Box::new(port), KernelPath::None)));
         }
         Ok((workers, queues))
@@ -72,9 +72,12 @@ impl Workers {
     }
 
     /// Where orders for a worker lie.
-    pub(super) fn desk(&self, worker: u8) -> Desk {
+    pub(super) fn mailbox(&self, worker: u8) -> ControlMailbox {
         // Where there is one worker the host port wakes it.
-        self.wakers.get(usize::from(worker)).cloned().map_or_else(Desk::new, Desk::with_waker)
+        self.wakers
+            .get(usize::from(worker))
+            .cloned()
+            .map_or_else(ControlMailbox::new, ControlMailbox::with_waker)
     }
 
     /// What wakes a worker.
@@ -102,7 +105,7 @@ impl Workers {
     /// Makes a router one of them.
     pub(super) fn join(&self, ndn: Ndn, hash: NameHash, worker: u8) -> Ndn {
         match self.port {
-            Some(port) => ndn.with_crew(Crew::new(self.balance.clone(), hash, worker, port)),
+            Some(port) => ndn.with_worker_set(WorkerSet::new(self.balance.clone(), hash, worker, port)),
             None => ndn,
         }
     }

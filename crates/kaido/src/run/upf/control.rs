@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::port::DatagramRooms;
-use kaido_engine::{BATCH_MAX, Doorbell, FramePool, PortTotals, WorkerCounters};
-use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Moment, Transmit, UnreportedUsage, send_all};
+use kaido_engine::{BATCH_MAX, FramePool, Notifier, PortTotals, WorkerCounters};
+use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, Transmit, UnreportedUsage, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::rules::{Seid, Teid};
 use kaido_upf::slow_path::SlowPathReason;
-use kaido_xdp::offload::Hand;
+use kaido_xdp::offload::PassReason;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::control_guard::ControlGuard;
@@ -24,15 +24,15 @@ use super::datapath::Choice;
 use super::kernel_watch::KernelWatch;
 use super::lag::Lag;
 use super::memory::Watch;
-use super::metrics::Asked;
+use super::metrics::MetricsQuestion;
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
-use super::strangers::{SERVED_A_TURN, Strangers, Waiting};
 use super::trace;
+use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
 use crate::api::{self, Answer, Question, SessionsOf};
 use crate::config::Prefix;
-use crate::run::board::{Heartbeat, PortBoard, ShownPort};
+use crate::run::board::{Heartbeat, PortBoard, PortView};
 use crate::run::server::Server;
 use crate::run::shown;
 use crate::run::workers;
@@ -85,13 +85,13 @@ pub(super) struct Control {
     pub(super) kernel_watch: Option<KernelWatch>,
     pub(super) workers: Vec<Arc<WorkerCounters>>,
     /// Who asks for metrics, where they may be scraped.
-    pub(super) scrapes: Option<Asked>,
+    pub(super) scrapes: Option<MetricsQuestion>,
     /// Control planes that are listened to; empty for all.
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
-    pub(super) strangers: u64,
+    pub(super) unknown_peers: u64,
     /// Datagrams of those who have no association, and who come last.
-    pub(super) waiting: Strangers,
+    pub(super) waiting: UnknownPeers,
     /// The socket that a control plane spoke to last, where there are several.
     pub(super) spoken_to: HashMap<IpAddr, usize>,
     /// Room for the datagrams of PFCP that one call takes.
@@ -99,7 +99,7 @@ pub(super) struct Control {
     /// Room for one datagram of N4 tunnels.
     pub(super) buffer: Box<[u8]>,
     /// Where workers and scrapes wake the loop.
-    pub(super) doorbell: Arc<Doorbell>,
+    pub(super) notifier: Arc<Notifier>,
 }
 
 /// Rooms in which a datagram that is longer than any that is looked at can be told from it.
@@ -120,7 +120,7 @@ impl Control {
         }
         crate::run::log_stop();
         let mut out = Vec::new();
-        self.endpoint.request_release(Moment::now(), RELEASE_GRACE, &mut out);
+        self.endpoint.request_release(Instants::now(), RELEASE_GRACE, &mut out);
         self.send(&out, None);
         let deadline = Instant::now() + RELEASE_GRACE;
         while self.endpoint.peers().next().is_some() && Instant::now() < deadline {
@@ -145,7 +145,7 @@ impl Control {
                 progress = (Instant::now(), acknowledged);
             }
         }
-        for UnreportedUsage { node, sessions, octets } in self.endpoint.abandon(Moment::now()) {
+        for UnreportedUsage { node, sessions, octets } in self.endpoint.abandon(Instants::now()) {
             let node = node.map_or_else(|| "a control plane".to_owned(), |node| node.to_string());
             tracing::error!(
                 node,
@@ -176,17 +176,17 @@ impl Control {
         self.serve_strangers();
         self.hear_tunnels();
         let mut out = Vec::new();
-        self.endpoint.poll(Moment::now(), &mut out);
+        self.endpoint.poll(Instants::now(), &mut out);
         self.send(&out, None);
         if let Some(scrapes) = &mut self.scrapes {
-            scrapes.serve(&self.endpoint, &self.lag, self.strangers + self.waiting.dropped());
+            scrapes.serve(&self.endpoint, &self.lag, self.unknown_peers + self.waiting.dropped());
         }
         let dropped = self.waiting.dropped();
-        let Self { endpoint, server, node_id, started, pool, ports, workers, strangers, .. } = self;
+        let Self { endpoint, server, node_id, started, pool, ports, workers, unknown_peers, .. } = self;
         let (choice, kernel, kernel_watch) = (&self.choice, &self.kernel, self.kernel_watch.as_ref());
         server.serve(|question| {
             let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
-            let (started, strangers) = (*started, [*strangers, dropped]);
+            let (started, unknown_peers) = (*started, [*unknown_peers, dropped]);
             let ports = &ports.list();
             let view = |endpoint| View {
                 endpoint,
@@ -198,7 +198,7 @@ impl Control {
                 kernel_watch,
                 in_kernel,
                 workers,
-                strangers,
+                unknown_peers,
             };
             match question {
                 Question::Status => Answer::Status(Box::new(view(endpoint).status())),
@@ -217,7 +217,7 @@ impl Control {
                 }
                 Question::Gre => Answer::Error { message: "this node is a user plane".to_owned() },
                 Question::Trace(question) => {
-                    let now = endpoint.node_time(Moment::now());
+                    let now = endpoint.node_time(Instants::now());
                     trace::answer(endpoint.service_mut(), ports, question, now)
                 }
             }
@@ -225,16 +225,16 @@ impl Control {
     }
 
     fn wait(&self) {
-        self.doorbell.hang();
-        // Looked at after the bell was hung: who has something to tell from now on rings.
+        self.notifier.arm();
+        // Checked after the notifier was armed: who has an event from now on notifies.
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: self.idle_for().subsec_nanos().into() };
-        let own = [self.doorbell.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
+        let own = [self.notifier.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
         let tunnels = self.n4_tunnels.iter().flat_map(|tunnels| tunnels.descriptors());
         let descriptors = own.chain(tunnels).chain(self.server.descriptors());
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
-        self.doorbell.take_down();
+        self.notifier.disarm();
     }
 
     /// How long nothing has to be done, if nobody says anything: less than a second.
@@ -244,13 +244,14 @@ impl Control {
         if events > 0 || !self.waiting.is_empty() || self.endpoint.has_more() {
             return Duration::ZERO;
         }
-        let hurries = self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(Asked::is_busy);
+        let hurries =
+            self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(MetricsQuestion::is_busy);
         let pace = match self.kernel {
             _ if hurries => PACE_WAITING,
             Some(_) => PACE_IN_KERNEL,
             None => PACE,
         };
-        let now = Moment::now();
+        let now = Instants::now();
         let due_in =
             upf.next_due().map(|at| at.duration_since(self.endpoint.node_time(now)).unwrap_or_default());
         let deadline_in = self.endpoint.next_deadline().map(|at| at.saturating_duration_since(now.monotonic));
@@ -288,7 +289,7 @@ impl Control {
     /// Serves a datagram of a control plane, or sets one of anybody else aside: says which.
     fn datagram(&mut self, at: usize, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) -> bool {
         if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
-            self.strangers += 1;
+            self.unknown_peers += 1;
             return false;
         }
         if !self.endpoint.is_expected(from.ip()) {
@@ -296,7 +297,7 @@ impl Control {
             return false;
         }
         self.lag.heard();
-        self.endpoint.handle(Moment::now(), from, datagram, out);
+        self.endpoint.handle(Instants::now(), from, datagram, out);
         self.remember(from, at);
         if out.len() >= ANSWERS_HELD {
             self.send(out, Some(at));
@@ -319,10 +320,10 @@ impl Control {
     /// Serves some of those who have no association, after all who have.
     fn serve_strangers(&mut self) {
         for _ in 0..SERVED_A_TURN {
-            let Some(Waiting { from, socket, datagram }) = self.waiting.take() else { return };
+            let Some(WaitingDatagram { from, socket, datagram }) = self.waiting.take() else { return };
             self.lag.heard();
             let mut out = Vec::new();
-            self.endpoint.handle(Moment::now(), from, &datagram, &mut out);
+            self.endpoint.handle(Instants::now(), from, &datagram, &mut out);
             self.remember(from, socket);
             self.send(&out, Some(socket));
         }
@@ -375,14 +376,14 @@ struct View<'c> {
     node_id: &'c str,
     started: Instant,
     pool: &'static FramePool,
-    ports: &'c [ShownPort],
+    ports: &'c [PortView],
     choice: &'c Choice,
     kernel_watch: Option<&'c KernelWatch>,
     /// By port, where there is a datapath in the kernel.
     in_kernel: Vec<KernelCounts>,
     workers: &'c [Arc<WorkerCounters>],
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
-    strangers: [u64; 2],
+    unknown_peers: [u64; 2],
 }
 
 impl View<'_> {
@@ -420,8 +421,8 @@ impl View<'_> {
             api::Count { name, count: sample.value }
         });
         let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
-        let strangers = names.into_iter().zip(self.strangers).filter(|(_, count)| *count > 0);
-        let strangers = strangers.map(|(name, count)| api::Count { name: name.to_owned(), count });
+        let unknown_peers = names.into_iter().zip(self.unknown_peers).filter(|(_, count)| *count > 0);
+        let unknown_peers = unknown_peers.map(|(name, count)| api::Count { name: name.to_owned(), count });
         api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             function: "upf".to_owned(),
@@ -448,19 +449,19 @@ impl View<'_> {
                 kernel: upf.kernel_records().map(|records| self.in_kernel(records)),
                 peers: peers.collect(),
                 paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
-                pfcp: pfcp.chain(strangers).collect(),
+                pfcp: pfcp.chain(unknown_peers).collect(),
             }),
         }
     }
 
     /// The kernel's datapath, which has so many records.
-    fn in_kernel(&self, records: usize) -> api::InKernel {
+    fn in_kernel(&self, records: usize) -> api::OffloadStatus {
         let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
         let refusal = |(at, why): (usize, String)| {
             let port = self.ports.get(at).map_or_else(String::new, |port| port.name.clone());
             api::KernelRefusal { port, why }
         };
-        api::InKernel {
+        api::OffloadStatus {
             records,
             handed: self.handed(),
             refusals: refusals.into_iter().map(refusal).collect(),
@@ -471,7 +472,7 @@ impl View<'_> {
     /// What the kernel's datapath left, by reason, of all ports.
     fn handed(&self) -> Vec<api::Count> {
         let count = |hand| self.in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
-        let counts = Hand::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
+        let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
     }
 }
@@ -504,7 +505,7 @@ fn path(path: &PathSummary) -> api::GtpuPath {
 fn session(summary: &SessionSummary) -> api::Session {
     let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
     let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
-    let stations = summary.stations.iter().flatten().map(ToString::to_string);
+    let fdb = summary.fdb.iter().flatten().map(ToString::to_string);
     let tunnels =
         |ends: &[(Teid, IpAddr)]| ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect();
     let [pdrs, fars, qers, urrs] = summary.rules;
@@ -512,7 +513,7 @@ fn session(summary: &SessionSummary) -> api::Session {
         seid: format!("{:#018x}", summary.seid.0),
         cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
         imsi: summary.imsi.map(|imsi| imsi.to_string()),
-        ue: v4.into_iter().chain(v6).chain(stations).collect(),
+        ue: v4.into_iter().chain(v6).chain(fdb).collect(),
         local: tunnels(&summary.local),
         remote: tunnels(&summary.remote),
         pdrs,

@@ -27,7 +27,7 @@ struct Port {
 
 /// A socket at a guarded address, and the interfaces that it takes nothing from.
 #[derive(Debug)]
-struct Guarded {
+struct GuardedSocket {
     socket: OwnedFd,
     address: IpAddr,
     ignored: Vec<u32>,
@@ -37,7 +37,7 @@ struct Guarded {
 #[derive(Debug)]
 pub(super) struct ControlGuard {
     ports: Vec<Port>,
-    sockets: Vec<Guarded>,
+    sockets: Vec<GuardedSocket>,
     looked_up: Instant,
 }
 
@@ -61,7 +61,7 @@ impl ControlGuard {
         let mut guard = Self {
             ports: devices.iter().filter(is_seen).map(port).collect(),
             sockets: sockets
-                .map(|(socket, address)| Guarded { socket, address, ignored: Vec::new() })
+                .map(|(socket, address)| GuardedSocket { socket, address, ignored: Vec::new() })
                 .collect(),
             looked_up: Instant::now(),
         };

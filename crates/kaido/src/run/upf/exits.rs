@@ -18,7 +18,7 @@ const PACE: Duration = Duration::from_millis(50);
 
 /// Whether a device takes redirected frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Takes {
+enum RedirectSupport {
     /// It was not asked.
     #[default]
     Unasked,
@@ -29,21 +29,21 @@ enum Takes {
 
 /// A port of the kernel's datapath.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct RedirectPort {
     /// Its interface, where it has a program.
     exit: Option<Exit>,
-    takes: Takes,
+    takes: RedirectSupport,
     lost: LostFrames,
 }
 
 /// By port; they change with their interfaces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Exits(Arc<Mutex<Vec<Place>>>);
+pub(super) struct Exits(Arc<Mutex<Vec<RedirectPort>>>);
 
 impl Exits {
     /// Of ports with these interfaces. Nothing is sent before [`ExitWatch::look`].
     pub(super) fn new(exits: impl IntoIterator<Item = Option<Exit>>) -> Self {
-        let place = |exit| Place { exit, ..Place::default() };
+        let place = |exit| RedirectPort { exit, ..RedirectPort::default() };
         Self(Arc::new(Mutex::new(exits.into_iter().map(place).collect())))
     }
 
@@ -51,7 +51,7 @@ impl Exits {
     #[cfg(test)]
     pub(super) fn taking(exits: impl IntoIterator<Item = Option<Exit>>) -> Self {
         let exits = Self::new(exits);
-        lock(&exits.0).iter_mut().for_each(|place| place.takes = Takes::Frames);
+        lock(&exits.0).iter_mut().for_each(|place| place.takes = RedirectSupport::Frames);
         exits
     }
 
@@ -59,7 +59,7 @@ impl Exits {
     pub(super) fn set(&self, at: usize, exit: Option<Exit>) {
         if let Some(place) = lock(&self.0).get_mut(at) {
             if place.exit.map(|exit| exit.ifindex) != exit.map(|exit| exit.ifindex) {
-                place.takes = Takes::Unasked;
+                place.takes = RedirectSupport::Unasked;
             }
             place.exit = exit;
         }
@@ -69,7 +69,7 @@ impl Exits {
     pub(super) fn get(&self, port: PortId) -> Option<Exit> {
         let places = lock(&self.0);
         let place = places.get(port.index())?;
-        place.exit.filter(|_| place.takes == Takes::Frames)
+        place.exit.filter(|_| place.takes == RedirectSupport::Frames)
     }
 
     /// Frames that the ports' devices did not take, by port.
@@ -80,8 +80,8 @@ impl Exits {
     /// The ports with a program that the kernel does not send out of, and why.
     pub(super) fn refusals(&self) -> Vec<(usize, String)> {
         let places = lock(&self.0);
-        let refusal = |(at, place): (usize, &Place)| match (&place.exit, &place.takes) {
-            (Some(_), Takes::Nothing(why)) => Some((at, why.clone())),
+        let refusal = |(at, place): (usize, &RedirectPort)| match (&place.exit, &place.takes) {
+            (Some(_), RedirectSupport::Nothing(why)) => Some((at, why.clone())),
             _ => None,
         };
         places.iter().enumerate().filter_map(refusal).collect()
@@ -90,7 +90,7 @@ impl Exits {
 
 /// What a device says of redirected frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum RedirectReport {
     Takes,
     TakesNone,
     /// A kernel before Linux 6.3, which does not ask drivers.
@@ -106,7 +106,7 @@ pub(super) struct ExitWatch {
     names: Vec<String>,
     losses: Option<FrameLosses>,
     /// By port: what was said last, and what was lost of its interface until then.
-    seen: Vec<(u32, Option<Said>, LostFrames)>,
+    seen: Vec<(u32, Option<RedirectReport>, LostFrames)>,
     /// Whether all programs run behind the driver: what they redirect is sent as the kernel's own packets are.
     is_generic: bool,
     /// Whether a veth device that says nothing is trusted, as somebody asked for the kernel's datapath.
@@ -157,15 +157,15 @@ impl ExitWatch {
             place.lost =
                 LostFrames { refused: place.lost.refused + lost.refused, full: place.lost.full + lost.full };
             let takes = match self.refusal(exit, said) {
-                Some(why) => Takes::Nothing(why),
+                Some(why) => RedirectSupport::Nothing(why),
                 // It says that it does, and does not: it is believed again when it has said something else.
-                None if lost.refused > 0 => Takes::Nothing(format!(
+                None if lost.refused > 0 => RedirectSupport::Nothing(format!(
                     "its device has refused {} frames, though it says that it takes them; set the far end of a veth device down and \
                      up, or start the node again",
                     lost.refused
                 )),
-                None if !is_news && place.takes != Takes::Unasked => place.takes.clone(),
-                None => Takes::Frames,
+                None if !is_news && place.takes != RedirectSupport::Unasked => place.takes.clone(),
+                None => RedirectSupport::Frames,
             };
             if place.takes != takes {
                 has_changed = true;
@@ -202,39 +202,39 @@ impl ExitWatch {
     }
 
     /// Why a device takes no frames, by what it says.
-    fn refusal(&self, exit: &Exit, said: Said) -> Option<String> {
+    fn refusal(&self, exit: &Exit, said: RedirectReport) -> Option<String> {
         if self.is_generic {
             return None;
         }
         match said {
-            Said::TakesNone if exit.redirect => Some(
+            RedirectReport::TakesNone if exit.redirect => Some(
                 "its veth device takes no redirected frames: at its other end, `ethtool -K PEER gro on`, or an XDP program".to_owned(),
             ),
-            Said::TakesNone => Some("its driver takes no redirected frames".to_owned()),
-            Said::Nothing if exit.redirect && !self.trusts => Some(
+            RedirectReport::TakesNone => Some("its driver takes no redirected frames".to_owned()),
+            RedirectReport::Nothing if exit.redirect && !self.trusts => Some(
                 "before Linux 6.3 a veth device does not tell whether it takes redirected frames: node.datapath = \"xdp\" takes it to".to_owned(),
             ),
-            Said::Takes | Said::Nothing => None,
+            RedirectReport::Takes | RedirectReport::Nothing => None,
         }
     }
 }
 
-fn said(ifindex: u32) -> Said {
+fn said(ifindex: u32) -> RedirectReport {
     match kaido_xdp::features(ifindex) {
         // Every driver with XDP can do the basic verdicts: one that can do nothing was not asked.
-        Ok(features) if features == kaido_xdp::Features::default() => Said::Nothing,
-        Ok(features) if features.transmit => Said::Takes,
+        Ok(features) if features == kaido_xdp::Features::default() => RedirectReport::Nothing,
+        Ok(features) if features.transmit => RedirectReport::Takes,
         // Or it is gone.
-        Ok(_) | Err(_) => Said::TakesNone,
+        Ok(_) | Err(_) => RedirectReport::TakesNone,
     }
 }
 
-fn tell(port: &str, now: &Takes, before: &Takes) {
+fn tell(port: &str, now: &RedirectSupport, before: &RedirectSupport) {
     match (now, before) {
-        (Takes::Nothing(why), _) => {
+        (RedirectSupport::Nothing(why), _) => {
             tracing::warn!(port, why, "the kernel's datapath does not send out of the port: the workers do");
         }
-        (_, Takes::Unasked) => {}
+        (_, RedirectSupport::Unasked) => {}
         _ => tracing::info!(port, "the kernel's datapath sends out of the port again"),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kaido_upf::control::Upf;
-use kaido_xdp::offload::Hand;
+use kaido_xdp::offload::PassReason;
 
 use super::exits::ExitWatch;
 use super::offload::{KernelCounts, forwarded};
@@ -22,13 +22,13 @@ const SESSIONS_ASKED: usize = 64;
 #[derive(Debug)]
 pub(super) struct KernelWatch {
     pub(super) exits: ExitWatch,
-    idle: Idle,
+    idle: KernelIdle,
     next: Instant,
 }
 
 impl KernelWatch {
     pub(super) fn new(exits: ExitWatch) -> Self {
-        Self { exits, idle: Idle::default(), next: Instant::now() + PACE }
+        Self { exits, idle: KernelIdle::default(), next: Instant::now() + PACE }
     }
 
     /// Looks after it, as often as is due.
@@ -50,9 +50,9 @@ impl KernelWatch {
 }
 
 /// Packets that were left to the workers, by reason.
-fn handed(counts: &[KernelCounts]) -> Vec<(Hand, u64)> {
+fn handed(counts: &[KernelCounts]) -> Vec<(PassReason, u64)> {
     let of = |hand| counts.iter().map(|port| port.offload.handed(hand)).sum();
-    Hand::ALL.into_iter().map(|hand| (hand, of(hand))).collect()
+    PassReason::ALL.into_iter().map(|hand| (hand, of(hand))).collect()
 }
 
 /// Why the kernel has no record: the commonest reason of some sessions; `None` where it has records, or there are no sessions.
@@ -71,20 +71,20 @@ fn unfit(upf: &mut Upf) -> Option<String> {
 
 /// Whether the kernel forwards nothing while packets come.
 #[derive(Debug, Default)]
-struct Idle {
+struct KernelIdle {
     why: Option<String>,
     /// Packets forwarded and left when it was looked last.
-    seen: (u64, Vec<(Hand, u64)>),
+    seen: (u64, Vec<(PassReason, u64)>),
     said: Option<Instant>,
 }
 
-impl Idle {
+impl KernelIdle {
     /// Looks at what was forwarded and left since the last time.
     fn look(
         &mut self,
         now: Instant,
         packets: u64,
-        handed: &[(Hand, u64)],
+        handed: &[(PassReason, u64)],
         unfit: impl FnOnce() -> Option<String>,
     ) {
         let before = std::mem::replace(&mut self.seen, (packets, handed.to_vec()));
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn it_says_why_nothing_is_forwarded_until_something_is() {
-        let mut idle = Idle::default();
+        let mut idle = KernelIdle::default();
         let now = Instant::now();
-        let hand = Hand::ALL[0];
+        let hand = PassReason::ALL[0];
         idle.look(now, 0, &[(hand, PACKETS_MIN - 1)], || None);
         assert_eq!(idle.why, None, "too few to tell");
         idle.look(now, 0, &[(hand, 2 * PACKETS_MIN)], || None);

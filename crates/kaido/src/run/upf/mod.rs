@@ -13,8 +13,8 @@ mod metrics;
 mod n4_tunnels;
 mod offload;
 mod ports;
-mod strangers;
 mod trace;
+mod unknown_peers;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
@@ -22,8 +22,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::{Doorbell, FramePool};
-use kaido_pfcp::{Endpoint, Features, Moment, NodeId, Retransmission};
+use kaido_engine::{FramePool, Notifier};
+use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::Node;
 use kaido_upf::path::Path;
@@ -38,20 +38,20 @@ use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
 use self::listen::listen;
 use self::memory::Memory;
-use self::metrics::{Sources, UpfOffer};
+use self::metrics::{Sources, UpfMetrics};
 use self::ports::Ports;
-use self::strangers::Strangers;
+use self::unknown_peers::UnknownPeers;
 use super::board::{Health, Heartbeat};
 use super::metrics::Figures;
-use super::{Crew, Ground, StartFault, export, notify};
+use super::{NodeContext, StartFault, WorkerSet, export, notify};
 use crate::config::{Datapath, UpfConfig};
 
 /// Runs a user plane until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
-    let Ground { stop, server, scraped, pool } = ground;
+pub(super) fn run(config: &UpfConfig, context: NodeContext) -> miette::Result<()> {
+    let NodeContext { stop, server, scraped, pool } = context;
     let addresses = config.pfcp.listen.get_ref().iter().map(|listen| listen.0);
     let sockets = listen(addresses, |address| config.base.makes(address)).map_err(|(address, error)| {
         let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
@@ -77,7 +77,7 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     }
     let queues = ports.opened.take_queues();
     let kernel_return = Arc::new(ports.kernel_return());
-    let crew = Crew::start(&config.base, pool, queues, || {
+    let worker_set = WorkerSet::start(&config.base, pool, queues, || {
         let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
         let path = path.with_kernel_return(kernel_return.clone());
         Ok(Box::new(match &ports.n4_tunnels {
@@ -88,11 +88,11 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
     ports.opened.attach()?;
     let exits = ports.exit_watch();
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
-    ports.watch(&node.settings, crew.inboxes())?;
+    ports.watch(&node.settings, worker_set.inboxes())?;
     let shown = ports.opened.board().clone();
     let heartbeat = Heartbeat::new();
     let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
-    let counters = crew.counters();
+    let counters = worker_set.counters();
     tracing::info!(
         node_id,
         frames = pool.frames(),
@@ -101,8 +101,8 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         workers = counters.len(),
         "the user plane runs"
     );
-    let doorbell = Doorbell::new().into_diagnostic()?;
-    node.listen(doorbell.clone());
+    let notifier = Notifier::new().into_diagnostic()?;
+    node.listen(notifier.clone());
     let choice = ports.choice().clone();
     let datapath = choice.chosen;
     let kernel = || choice.is_kernel().then(|| ports.kernel_counters());
@@ -110,8 +110,8 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         let figures =
             Figures::new(("upf", datapath.name()), node_id.clone(), pool, shown.clone(), counters.clone());
         let sources = Sources { figures, node: node.clone(), kernel: kernel() };
-        let (offer, asked) = UpfOffer::new(sources, doorbell.clone());
-        export(endpoint, offer, health).map(|exporter| (exporter, asked))
+        let (source, asked) = UpfMetrics::new(sources, notifier.clone());
+        export(endpoint, source, health).map(|exporter| (exporter, asked))
     });
     let (exporter, asked) = exporter.transpose()?.unzip();
     let mut control = Control {
@@ -133,12 +133,12 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         workers: counters,
         scrapes: asked,
         allow: config.pfcp.allow.clone(),
-        strangers: 0,
-        waiting: Strangers::default(),
+        unknown_peers: 0,
+        waiting: UnknownPeers::default(),
         spoken_to: HashMap::new(),
         rooms: datagram_rooms(),
         buffer: datagram_buffer(),
-        doorbell,
+        notifier,
     };
     warn_of_strangers(config);
     if config.gtpu.bind_gnb && datapath != Datapath::Engine {
@@ -147,14 +147,14 @@ pub(super) fn run(config: &UpfConfig, ground: Ground) -> miette::Result<()> {
         );
     }
     notify(&[sd_notify::NotifyState::Ready]);
-    control.run(&stop, || crew.has_lost());
+    control.run(&stop, || worker_set.has_lost());
     notify(&[sd_notify::NotifyState::Stopping]);
     if let Some(exporter) = exporter {
         // A scrape that waits for the control loop is told that there is none any more.
         control.scrapes = None;
         exporter.stop();
     }
-    crew.end(&mut ports.opened, &stop)
+    worker_set.end(&mut ports.opened, &stop)
 }
 
 /// Guards the sockets of PFCP and of the metrics from the data network.
@@ -244,5 +244,5 @@ fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<
         },
         ..kaido_pfcp::Config::at(first)
     };
-    Ok((node_id.to_string(), Endpoint::new(settings, upf, Moment::now())))
+    Ok((node_id.to_string(), Endpoint::new(settings, upf, Instants::now())))
 }

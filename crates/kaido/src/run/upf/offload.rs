@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, NextHop, NextHops, PortId, PortTotals, Resolution, Wanted, Way};
+use kaido_engine::{DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, Resolution, Way};
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
-use kaido_upf::record::TunnelShape;
+use kaido_upf::record::EncapTemplate;
 use kaido_upf_xdp::SharedOffload;
 use kaido_xdp::OffloadConfig;
 use kaido_xdp::offload::{
     Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
-    OffloadRoute, OffloadWay, ROUTES_MAX, Template,
+    OffloadNextHop, OffloadRoute, ROUTES_MAX, Template,
 };
 
 use super::exits::Exits;
@@ -222,25 +222,25 @@ impl XdpOffload {
     }
 
     /// The template of a tunnel shape, made when first needed; `None` when it cannot be.
-    fn template(&mut self, id: u32, shape: &TunnelShape, udp_checksum: bool) -> Option<u32> {
+    fn template(&mut self, id: u32, encap: &EncapTemplate, udp_checksum: bool) -> Option<u32> {
         if self.peers.contains_key(&id) {
             return Some(id);
         }
-        let local = self.around.endpoints.get(usize::from(shape.local.0))?;
-        let TunnelShape { peer, tos, copied, .. } = *shape;
+        let local = self.around.endpoints.get(usize::from(encap.local.0))?;
+        let EncapTemplate { peer, tos, copied, .. } = *encap;
         let template = Template { local: *local, peer, udp_checksum, tos, copied, hop: id };
         self.offload.with(|offload| offload.set_template(id, Some(&template))).ok()?;
-        self.peers.insert(id, shape.peer);
-        let hop = self.around.hop(self.next_hops.resolve(shape.peer));
+        self.peers.insert(id, encap.peer);
+        let hop = self.around.hop(self.next_hops.resolve(encap.peer));
         self.set_hop(id, hop);
         Some(id)
     }
 
     fn destination(&mut self, destination: &KernelDestination) -> Option<OffloadDestination> {
         Some(match *destination {
-            KernelDestination::Tunnel { id, shape, udp_checksum, teid } => {
-                let template = self.template(u32::try_from(id.index()).ok()?, &shape, udp_checksum)?;
-                kaido_upf_xdp::tunnel(template, &shape, teid)
+            KernelDestination::Tunnel { id, encap, udp_checksum, teid } => {
+                let template = self.template(u32::try_from(id.index()).ok()?, &encap, udp_checksum)?;
+                kaido_upf_xdp::tunnel(template, &encap, teid)
             }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
             KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
@@ -295,19 +295,19 @@ impl XdpOffload {
                 let way = match (port, gateway) {
                     (Some(port), None) if may_leave(port) => {
                         links.insert(port);
-                        OffloadWay::Link
+                        OffloadNextHop::Link
                     }
                     (_, Some(Resolution::Ready(hop))) => {
-                        self.routed(hop, &mut taken).map_or(OffloadWay::Engine, OffloadWay::Hop)
+                        self.routed(hop, &mut taken).map_or(OffloadNextHop::Engine, OffloadNextHop::Hop)
                     }
-                    _ => OffloadWay::Engine,
+                    _ => OffloadNextHop::Engine,
                 };
                 routes.push(OffloadRoute { to, way });
             }
         }
         self.is_full = is_full;
         let mut neighbours = BTreeMap::new();
-        for (Wanted { port, address }, mac) in self.next_hops.neighbours() {
+        for (NeighbourRequest { port, address }, mac) in self.next_hops.neighbours() {
             if links.contains(&port) && neighbours.len() < NEIGHBOURS_MAX {
                 let id = self.routed(NextHop { port, mac }, &mut taken);
                 neighbours.extend(id.map(|id| (address, id)));

@@ -28,7 +28,7 @@ use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
 use crate::run::StartFault;
-use crate::run::ports::{Demands, Device, Found, Opened, Program, fault, lock, routable};
+use crate::run::ports::{Device, Interfaces, OpenPorts, PortRequirements, Program, fault, lock, routable};
 use kaido_engine::FramePool;
 
 impl Program for Steering {
@@ -63,7 +63,7 @@ fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
 }
 
 /// The user plane's demands.
-struct Wants<'w> {
+struct PortNeeds<'w> {
     config: &'w UpfConfig,
     endpoints: &'w [IpAddr],
     pool: &'static FramePool,
@@ -72,7 +72,7 @@ struct Wants<'w> {
     tables: Option<Tables>,
 }
 
-impl Demands for Wants<'_> {
+impl PortRequirements for PortNeeds<'_> {
     type Program = Steering;
 
     fn sockets_opened(&mut self, devices: &[Device]) {
@@ -147,7 +147,7 @@ impl Demands for Wants<'_> {
 
 /// The ports, and what goes with them.
 pub(super) struct Ports {
-    pub(super) opened: Opened<Steering>,
+    pub(super) opened: OpenPorts<Steering>,
     endpoints: Vec<IpAddr>,
     choice: Choice,
     offload: Option<SharedOffload>,
@@ -163,12 +163,12 @@ impl Ports {
     /// Opens every port; no program is attached yet.
     pub(super) fn open(config: &UpfConfig, pool: &'static FramePool) -> Result<Self, StartFault> {
         let is_bridged = |port: &PortConfig| config.is_bridged(port.name.get_ref());
-        let found = Found::look(&config.base, pool, is_bridged)?;
+        let found = Interfaces::look(&config.base, pool, is_bridged)?;
         let endpoints = endpoints(config, &found)?;
         let (choice, tables) = datapath::asked_for(config)?.unzip();
-        let mut wants = Wants { config, endpoints: &endpoints, pool, choice, tables: tables.flatten() };
-        let opened = Opened::open(found, pool, &mut wants, is_bridged)?;
-        let Wants { choice, tables, .. } = wants;
+        let mut needs = PortNeeds { config, endpoints: &endpoints, pool, choice, tables: tables.flatten() };
+        let opened = OpenPorts::open(found, pool, &mut needs, is_bridged)?;
+        let PortNeeds { choice, tables, .. } = needs;
         let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
         let n4_tunnels = n4_tunnels(&opened.devices, &endpoints)?.map(Arc::new);
         let (offload, losses) = tables.map(|Tables { offload, losses }| (offload, losses)).unzip();
@@ -444,7 +444,7 @@ fn is_gtpu(config: &PortConfig) -> bool {
 }
 
 /// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
-fn endpoints(config: &UpfConfig, found: &Found<'_>) -> Result<Vec<IpAddr>, StartFault> {
+fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, StartFault> {
     let gtpu: Vec<_> = found.ports().filter(|(port, _)| is_gtpu(port)).collect();
     let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
     let wanted = &config.gtpu.addresses;

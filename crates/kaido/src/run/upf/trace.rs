@@ -10,11 +10,11 @@ use kaido_upf::rules::Seid;
 use kaido_upf::trace::WatchId;
 
 use crate::api::{self, Answer, TraceOf, TraceQuestion};
-use crate::run::board::ShownPort;
-use crate::run::port_trace::{READ_MAX, SNAP_MAX, frame, nanoseconds, shown_fate, verdict};
+use crate::run::board::PortView;
+use crate::run::port_trace::{READ_MAX, SNAP_MAX, frame, nanoseconds, shown_disposition, verdict};
 
 /// The answer to a question about traces.
-pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion, now: SystemTime) -> Answer {
+pub(super) fn answer(upf: &mut Upf, ports: &[PortView], question: TraceQuestion, now: SystemTime) -> Answer {
     match question {
         TraceQuestion::Begin { of, snap } => {
             let filter = match of {
@@ -47,7 +47,7 @@ pub(super) fn answer(upf: &mut Upf, ports: &[ShownPort], question: TraceQuestion
     }
 }
 
-fn read(batch: &TraceBatch, ports: &[ShownPort], settings: &NodeSettings) -> api::TraceRead {
+fn read(batch: &TraceBatch, ports: &[PortView], settings: &NodeSettings) -> api::TraceRead {
     api::TraceRead {
         of: batch.sessions.iter().map(|&seid| shown(seid)).collect(),
         lost: batch.lost,
@@ -59,7 +59,7 @@ fn shown(seid: Seid) -> String {
     format!("{:#018x}", seid.0)
 }
 
-fn traced(packet: &TracedPacket, ports: &[ShownPort], settings: &NodeSettings) -> api::TracedPacket {
+fn traced(packet: &TracedPacket, ports: &[PortView], settings: &NodeSettings) -> api::TracedPacket {
     let record = &packet.record;
     let rule = record.matched.map(|(pdr, _)| {
         let rules = packet.rules.as_ref();
@@ -81,13 +81,17 @@ fn traced(packet: &TracedPacket, ports: &[ShownPort], settings: &NodeSettings) -
         rule,
         matched_ns: record.matched.map(|(_, after)| nanoseconds(after)),
         took_ns: nanoseconds(record.took),
-        verdict: verdict(&record.fates, record.buffered).to_owned(),
-        frame: frame(record.len, &record.front),
-        fates: record.fates.iter().map(|fate| shown_fate(fate, |port| name(ports, port))).collect(),
+        verdict: verdict(&record.dispositions, record.buffered).to_owned(),
+        frame: frame(record.len, &record.head),
+        dispositions: record
+            .dispositions
+            .iter()
+            .map(|disposition| shown_disposition(disposition, |port| name(ports, port)))
+            .collect(),
     }
 }
 
-fn name(ports: &[ShownPort], port: PortId) -> String {
+fn name(ports: &[PortView], port: PortId) -> String {
     ports.get(port.index()).map_or_else(|| format!("port {}", port.0), |port| port.name.clone())
 }
 

@@ -41,8 +41,8 @@ use super::gnb::{self, Gnb};
 use super::link::{Link, RETRANSMISSION};
 use super::numbered::{self, Payload};
 use super::plan::ChurnPlan;
+use super::progress::Progress;
 use super::smf::busy;
-use super::talk::Talk;
 use super::traffic::SOURCE_PORT;
 use super::ue::Ue;
 
@@ -65,7 +65,7 @@ const LENGTHS: u64 = 64;
 
 /// Runs the plan to its end and writes its report.
 pub(super) fn run(plan: &ChurnPlan) -> Result<(), SimFault> {
-    let mut talk = Talk::new(plan.plan.quiet);
+    let mut progress = Progress::new(plan.plan.quiet);
     let mut churn = Churn::open(plan)?;
     if plan.faults {
         churn.silence = silence()?;
@@ -77,7 +77,7 @@ pub(super) fn run(plan: &ChurnPlan) -> Result<(), SimFault> {
         churn.change(begun.elapsed())?;
         churn.send(begun.elapsed());
         churn.turn()?;
-        talk.progress("attached", churn.attached, plan.plan.sessions.ues);
+        progress.progress("attached", churn.attached, plan.plan.sessions.ues);
     }
     churn.link.set_silent(false);
     churn.wind_down()?;
@@ -85,7 +85,7 @@ pub(super) fn run(plan: &ChurnPlan) -> Result<(), SimFault> {
     let Churn { tally, gnb, link, tunnels, left, .. } = &mut churn;
     left.values().for_each(|&left| tally.unended(left));
     tally.end(&gnb.counters, link.smf().counters(), tunnels.len());
-    talk.say(&tally.summary());
+    progress.say(&tally.summary());
     plan.plan.report.as_deref().map_or(Ok(()), |path| tally.write(path))
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Site<'u> {
 
 /// One packet that goes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbered {
+pub(super) struct NumberedPacket {
     /// Which.
     pub(super) number: u64,
     /// Place of its UE.
@@ -65,7 +65,7 @@ impl<'u> Site<'u> {
     }
 
     /// The packet with a number: UEs in turn, then their address families, then lengths.
-    pub(super) fn numbered(&self, number: u64) -> Option<Numbered> {
+    pub(super) fn numbered(&self, number: u64) -> Option<NumberedPacket> {
         let ue = sender(number, self.ues.len());
         let round = usize::try_from(number).ok()? / self.ues.len().max(1);
         let (v4, v6) = (self.ues.get(ue)?.ipv4, self.ues.get(ue)?.ipv6_address());
@@ -77,7 +77,7 @@ impl<'u> Site<'u> {
             if six { (v6?.into(), SERVER_V6.into()) } else { (v4?.into(), SERVER_V4.into()) };
         let len = self.length.unwrap_or(LENGTHS[round / 2 % LENGTHS.len()]);
         let (host, server) = (SocketAddr::new(host, SOURCE_PORT), SocketAddr::new(server, SERVER_PORT));
-        Some(Numbered { number, ue, host, server, len })
+        Some(NumberedPacket { number, ue, host, server, len })
     }
 
     /// The gNB's end of a UE's tunnel.
@@ -91,13 +91,13 @@ impl<'u> Site<'u> {
     }
 
     /// A packet in its UE's tunnel, as the gNB sends it.
-    pub(super) fn uplink_frame(&self, packet: &Numbered) -> Vec<u8> {
+    pub(super) fn uplink_frame(&self, packet: &NumberedPacket) -> Vec<u8> {
         let inner = written(packet.len, packet.number, packet.host, packet.server);
         self.tunnelled(self.teid(packet.ue), &inner)
     }
 
     /// A packet to its UE, as the data network's router sends it.
-    pub(super) fn downlink_frame(packet: &Numbered) -> Vec<u8> {
+    pub(super) fn downlink_frame(packet: &NumberedPacket) -> Vec<u8> {
         from_router(&written(packet.len, packet.number, packet.server, packet.host))
     }
 

@@ -2,7 +2,7 @@
 
 use kaido_wire::{EthernetView, MacAddr, MessageType, gtpu};
 
-use super::frames::{Numbered, Site};
+use super::frames::{NumberedPacket, Site};
 use super::node::{DN_MAC, GNB, GNB_MAC, N3_MAC, N6_MAC, UPF_GTPU};
 use super::table::Table;
 use crate::sim::numbered::{self, Payload};
@@ -66,14 +66,14 @@ impl Volumes {
     }
 
     /// Counts a packet that came out of n6.
-    pub(super) fn up(&mut self, packet: &Numbered) {
+    pub(super) fn up(&mut self, packet: &NumberedPacket) {
         if let Some((up, _)) = self.0.get_mut(packet.ue) {
             up.add(packet.len);
         }
     }
 
     /// Counts a packet that came out of n3.
-    pub(super) fn down(&mut self, packet: &Numbered) {
+    pub(super) fn down(&mut self, packet: &NumberedPacket) {
         if let Some((_, down)) = self.0.get_mut(packet.ue) {
             down.add(packet.len);
         }
@@ -98,7 +98,7 @@ impl Volumes {
 }
 
 /// Judges a frame that came out of n6.
-pub(super) fn uplink(site: &Site<'_>, frame: &[u8]) -> Result<Numbered, Flaw> {
+pub(super) fn uplink(site: &Site<'_>, frame: &[u8]) -> Result<NumberedPacket, Flaw> {
     let packet = unlink(frame, DN_MAC, N6_MAC)?;
     let (number, found) = user(packet)?;
     let sent = site.numbered(number).ok_or(Flaw::Stray)?;
@@ -106,7 +106,7 @@ pub(super) fn uplink(site: &Site<'_>, frame: &[u8]) -> Result<Numbered, Flaw> {
 }
 
 /// Judges a frame that came out of n3.
-pub(super) fn downlink(site: &Site<'_>, frame: &[u8]) -> Result<Numbered, Flaw> {
+pub(super) fn downlink(site: &Site<'_>, frame: &[u8]) -> Result<NumberedPacket, Flaw> {
     let outer = unlink(frame, GNB_MAC, N3_MAC)?;
     let tunnel = numbered::datagram(outer).ok_or(Flaw::Tunnel)?;
     let header = gtpu::header(tunnel.payload).map_err(|_| Flaw::Tunnel)?;
@@ -144,11 +144,11 @@ fn user(packet: &[u8]) -> Result<(u64, numbered::Datagram<'_>), Flaw> {
 }
 
 fn check(
-    sent: &Numbered,
+    sent: &NumberedPacket,
     found: numbered::Datagram<'_>,
     ends: (std::net::SocketAddr, std::net::SocketAddr),
     packet: &[u8],
-) -> Result<Numbered, Flaw> {
+) -> Result<NumberedPacket, Flaw> {
     if (found.from, found.to) != ends {
         return Err(Flaw::Address);
     }
@@ -180,8 +180,8 @@ impl Verdicts {
     }
 
     /// Takes a verdict; gives the packet back when it is right and new.
-    pub(super) fn take(&mut self, verdict: Result<Numbered, Flaw>) -> Option<Numbered> {
-        let place = |packet: &Numbered| packet.number.checked_sub(self.first);
+    pub(super) fn take(&mut self, verdict: Result<NumberedPacket, Flaw>) -> Option<NumberedPacket> {
+        let place = |packet: &NumberedPacket| packet.number.checked_sub(self.first);
         let verdict = verdict.and_then(|packet| {
             let place = place(&packet).and_then(|place| usize::try_from(place).ok());
             let seen = place.and_then(|place| self.seen.get_mut(place)).ok_or(Flaw::Stray)?;

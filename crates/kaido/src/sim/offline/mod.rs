@@ -32,8 +32,8 @@ use self::table::Table;
 use super::args::SimArgs;
 use super::fault::SimFault;
 use super::plan::OfflinePlan;
+use super::progress::Progress;
 use super::smf::{ControlPlane, Pace};
-use super::talk::Talk;
 use super::ue::Ue;
 
 /// Runs everything, prints the table, and fails when a row of it differs.
@@ -55,7 +55,7 @@ fn examine(plan: &OfflinePlan) -> Result<Table, SimFault> {
     let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut control = ControlPlane::open(local, node.pfcp(), plan.sessions.clone())?;
     let mut table = Table::default();
-    exercise(plan, &node, &mut control, &mut table, &mut Talk::new(plan.quiet))?;
+    exercise(plan, &node, &mut control, &mut table, &mut Progress::new(plan.quiet))?;
     node.stop();
     Ok(table)
 }
@@ -65,27 +65,27 @@ fn exercise(
     node: &OfflineNode,
     control: &mut ControlPlane,
     table: &mut Table,
-    talk: &mut Talk,
+    progress: &mut Progress,
 ) -> Result<(), SimFault> {
     let never = AtomicBool::new(false);
     control.associate(&never)?;
-    let attach = control.attach(&never, talk)?;
+    let attach = control.attach(&never, progress)?;
     table.equal("sessions set up by PFCP", plan.sessions.ues, attach.sessions);
-    talk.say(&format!("attached {} UEs in {:.2} s", attach.sessions, attach.elapsed.as_secs_f64()));
+    progress.say(&format!("attached {} UEs in {:.2} s", attach.sessions, attach.elapsed.as_secs_f64()));
     let ues = control.take_ues();
     let site = Site::new(&ues, &plan.sessions);
     let mut volumes = Volumes::new(ues.len());
 
     let replayed = replay::run(&plan.dir, &site, node, &mut volumes, table)?;
-    talk.say(&format!("replayed the captures in {}", plan.dir.display()));
+    progress.say(&format!("replayed the captures in {}", plan.dir.display()));
     let begun = Instant::now();
     let transferred = transfer::run(plan.transfer, &site, node, &mut volumes, table)?;
     let seconds = begun.elapsed().as_secs_f64();
-    talk.say(&format!("transferred {} bytes each way in {seconds:.2} s", plan.transfer));
+    progress.say(&format!("transferred {} bytes each way in {seconds:.2} s", plan.transfer));
 
     let workers: Vec<_> = replayed.iter().chain([&transferred]).map(AsRef::as_ref).collect();
     drops(&workers, &site, table);
-    let detach = control.detach(talk)?;
+    let detach = control.detach(progress)?;
     control.release()?;
     usage(control, &ues, &volumes, detach, table);
     Ok(())

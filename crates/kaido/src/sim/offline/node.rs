@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kaido_engine::{FramePool, KernelPath, Port, PortId, Route, Routes, Wanted, Worker, WorkerSettings};
-use kaido_pfcp::{Config, DATAGRAM_MAX, Endpoint, Features, Moment, PeerPort};
+use kaido_engine::{
+    FramePool, KernelPath, NeighbourRequest, Port, PortId, Route, Routes, Worker, WorkerSettings,
+};
+use kaido_pfcp::{Config, DATAGRAM_MAX, Endpoint, Features, Instants, PeerPort};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
@@ -69,7 +71,7 @@ impl OfflineNode {
         config.peer_port = PeerPort::AsSeen;
         config.features =
             Features { allocates_f_teids: true, allocates_ue_addresses: true, sends_end_markers: true };
-        let endpoint = Endpoint::new(config, upf, Moment::now());
+        let endpoint = Endpoint::new(config, upf, Instants::now());
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
         let control = std::thread::Builder::new()
@@ -133,7 +135,7 @@ fn routes() -> Arc<Routes> {
         (N6, IpAddr::V4(ROUTER_V4), DN_MAC),
         (N6, IpAddr::V6(ROUTER_V6), DN_MAC),
     ] {
-        routes.set_neighbour(Wanted { port, address }, Some(mac));
+        routes.set_neighbour(NeighbourRequest { port, address }, Some(mac));
     }
     routes
 }
@@ -144,9 +146,9 @@ fn serve(socket: &UdpSocket, mut endpoint: Endpoint<Upf>, stop: &AtomicBool) {
     let mut datagram = vec![0; DATAGRAM_MAX];
     while !stop.load(Ordering::Relaxed) {
         if let Ok((len, from)) = socket.recv_from(&mut datagram) {
-            endpoint.handle(Moment::now(), from, datagram.get(..len).unwrap_or_default(), &mut out);
+            endpoint.handle(Instants::now(), from, datagram.get(..len).unwrap_or_default(), &mut out);
         }
-        endpoint.poll(Moment::now(), &mut out);
+        endpoint.poll(Instants::now(), &mut out);
         for transmit in out.drain(..) {
             // What is lost here the peer asks for again.
             let _ = socket.send_to(&transmit.bytes, transmit.to);

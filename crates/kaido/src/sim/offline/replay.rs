@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kaido_engine::WorkerCounters;
 use kaido_engine::port::{PcapError, PcapPort, PcapReader, PcapWriter};
 
-use super::frames::{Numbered, Site};
+use super::frames::{NumberedPacket, Site};
 use super::judge::{self, Verdicts, Volumes};
 use super::node::OfflineNode;
 use super::table::Table;
@@ -64,7 +64,7 @@ pub(super) fn run(
     Ok([up, down])
 }
 
-fn note(verdicts: &mut Verdicts, verdict: Result<Numbered, judge::Flaw>, volumes: &mut Volumes) {
+fn note(verdicts: &mut Verdicts, verdict: Result<NumberedPacket, judge::Flaw>, volumes: &mut Volumes) {
     if let Some(packet) = verdicts.take(verdict) {
         volumes.down(&packet);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{Worker, WorkerCounters};
 
-use super::frames::{Numbered, Site};
+use super::frames::{NumberedPacket, Site};
 use super::judge::{self, Flaw, Verdicts, Volumes};
 use super::node::OfflineNode;
 use super::table::Table;
@@ -41,13 +41,13 @@ impl fmt::Display for Digest {
     }
 }
 
-struct Way<'w> {
+struct TransferPath<'w> {
     name: &'static str,
     into: &'w MemoryWire,
     out: &'w MemoryWire,
     /// The payload's place from the end of a frame is the same at both ends, whatever the headers are.
-    frame: &'w dyn Fn(&Numbered) -> Vec<u8>,
-    judge: &'w dyn Fn(&[u8]) -> Result<Numbered, Flaw>,
+    frame: &'w dyn Fn(&NumberedPacket) -> Vec<u8>,
+    judge: &'w dyn Fn(&[u8]) -> Result<NumberedPacket, Flaw>,
 }
 
 /// Sends `bytes` of IP packets up and as many down. Returns the worker's counters.
@@ -62,7 +62,7 @@ pub(super) fn run(
     let mut worker = node.worker(Box::new(n3.port()), Box::new(n6.port()))?;
     let site = &site.with_length(LEN);
     let count = bytes.div_ceil(LEN as u64);
-    let up = Way {
+    let up = TransferPath {
         name: "transfer up",
         into: &n3,
         out: &n6,
@@ -70,7 +70,7 @@ pub(super) fn run(
         judge: &|frame| judge::uplink(site, frame),
     };
     carry(&up, count, site, &mut worker, table, |packet| volumes.up(packet));
-    let down = Way {
+    let down = TransferPath {
         name: "transfer down",
         into: &n6,
         out: &n3,
@@ -82,12 +82,12 @@ pub(super) fn run(
 }
 
 fn carry(
-    way: &Way<'_>,
+    way: &TransferPath<'_>,
     count: u64,
     site: &Site<'_>,
     worker: &mut Worker,
     table: &mut Table,
-    mut arrived: impl FnMut(&Numbered),
+    mut arrived: impl FnMut(&NumberedPacket),
 ) {
     let (mut sent, mut received) = (Digest::EMPTY, Digest::EMPTY);
     let mut verdicts = Verdicts::new(0, usize::try_from(count).unwrap_or(usize::MAX));
@@ -115,7 +115,7 @@ fn carry(
 }
 
 /// The UDP payload of the user's packet, which ends the frame.
-fn user_payload<'f>(frame: &'f [u8], packet: &Numbered) -> &'f [u8] {
+fn user_payload<'f>(frame: &'f [u8], packet: &NumberedPacket) -> &'f [u8] {
     let headers = if packet.host.is_ipv4() { 28 } else { 48 };
     frame.len().checked_sub(packet.len - headers).and_then(|at| frame.get(at..)).unwrap_or_default()
 }

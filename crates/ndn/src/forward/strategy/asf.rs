@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::{Ask, Decision, Meeting, Strategy};
+use super::{Decision, NextHopQuery, OutgoingInterest, Strategy};
 use crate::packet::FaceId;
 
 /// When another next hop is tried for the first time.
@@ -19,7 +19,7 @@ pub(super) struct Asf;
 impl Strategy for Asf {
     const MEASURES: bool = true;
 
-    fn decide(&self, meeting: &mut Meeting<'_>) -> Decision {
+    fn decide(&self, meeting: &mut OutgoingInterest<'_>) -> Decision {
         let is_new = meeting.is_new();
         if !is_new && meeting.is_too_soon() {
             return Decision::Suppress;
@@ -29,19 +29,23 @@ impl Strategy for Asf {
             return if is_new { Decision::NoRoute } else { Decision::Suppress };
         };
         let mut asks = arrayvec::ArrayVec::new();
-        asks.push(Ask { face, is_probe: false });
+        asks.push(NextHopQuery { face, is_probe: false });
         if is_new && let Some(other) = other_to_try(meeting, face) {
-            asks.push(Ask { face: other, is_probe: true });
+            asks.push(NextHopQuery { face: other, is_probe: true });
         }
         if let Some(measured) = meeting.state.measured {
-            asks.iter().for_each(|ask: &Ask| meeting.measurements.asked(measured, ask.face, meeting.now));
+            asks.iter()
+                .for_each(|ask: &NextHopQuery| meeting.measurements.asked(measured, ask.face, meeting.now));
         }
         Decision::Forward(asks)
     }
 }
 
 /// The best face of those that fit; of equal ones the cheapest.
-fn best(meeting: &mut Meeting<'_>, fits: impl Fn(&Meeting<'_>, FaceId) -> bool) -> Option<FaceId> {
+fn best(
+    meeting: &mut OutgoingInterest<'_>,
+    fits: impl Fn(&OutgoingInterest<'_>, FaceId) -> bool,
+) -> Option<FaceId> {
     let Some(measured) = meeting.state.measured else {
         return meeting.hops.iter().copied().find(|&face| fits(meeting, face));
     };
@@ -58,7 +62,7 @@ fn best(meeting: &mut Meeting<'_>, fits: impl Fn(&Meeting<'_>, FaceId) -> bool) 
 }
 
 /// Another face, if it is time to try one.
-fn other_to_try(meeting: &mut Meeting<'_>, but: FaceId) -> Option<FaceId> {
+fn other_to_try(meeting: &mut OutgoingInterest<'_>, but: FaceId) -> Option<FaceId> {
     let measured = meeting.state.measured?;
     if meeting.hops.len() < 2
         || !meeting.measurements.is_probe_due(measured, meeting.now, PROBE_FIRST, PROBE_EVERY)
@@ -77,7 +81,7 @@ fn other_to_try(meeting: &mut Meeting<'_>, but: FaceId) -> Option<FaceId> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Rig, at};
-    use super::super::{Ask, Decision, StrategyChoice};
+    use super::super::{Decision, NextHopQuery, StrategyChoice};
     use super::*;
 
     fn answered(rig: &mut Rig, face: u32, millis: u64) {
@@ -96,7 +100,7 @@ mod tests {
         answered(&mut rig, 2, 20);
         rig.renew();
         let probe = |face, other| {
-            let asks = [Ask { face, is_probe: false }, Ask { face: other, is_probe: true }];
+            let asks = [NextHopQuery { face, is_probe: false }, NextHopQuery { face: other, is_probe: true }];
             Decision::Forward(asks.into_iter().collect())
         };
         assert_eq!(rig.decide(&[1, 2, 3], 5000), probe(FaceId(2), FaceId(3)), "the unknown one is tried");

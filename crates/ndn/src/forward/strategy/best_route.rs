@@ -1,7 +1,7 @@
 //! Best route: the cheapest next hop. An Interest that comes again, and not too soon, goes to one that was not asked yet,
 //! the cheapest first, and then to the one that was asked longest ago (NFD developer's guide, best-route).
 
-use super::{Decision, Meeting, Strategy};
+use super::{Decision, OutgoingInterest, Strategy};
 
 pub(super) struct BestRoute;
 
@@ -10,7 +10,7 @@ impl Strategy for BestRoute {
     const BEGINS_WITH_CHEAPEST: bool = true;
 
     #[inline]
-    fn decide(&self, meeting: &mut Meeting<'_>) -> Decision {
+    fn decide(&self, meeting: &mut OutgoingInterest<'_>) -> Decision {
         if meeting.is_new() {
             return Decision::one(meeting.hops.first().copied()).unwrap_or(Decision::NoRoute);
         }

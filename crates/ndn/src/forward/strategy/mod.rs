@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::measurements::{Measured, Measurements};
-use crate::moment::Moment;
+use super::measurements::{MeasurementRef, Measurements};
+use crate::moment::NodeInstant;
 use crate::packet::FaceId;
 use crate::table::{HOPS_MAX, OutRecord, Pit, Slot};
 
@@ -79,7 +79,7 @@ pub(super) struct State {
     /// The time in which it is not sent again.
     suppression_ms: u16,
     /// What is known of the next hops of its route.
-    pub(super) measured: Option<Measured>,
+    pub(super) measured: Option<MeasurementRef>,
 }
 
 impl State {
@@ -87,14 +87,14 @@ impl State {
         let suppression_ms = u16::try_from(bits & 0xffff).unwrap_or(0);
         Self {
             suppression_ms: suppression_ms.max(SUPPRESSION_INITIAL_MS),
-            measured: Measured::from_bits(bits >> 16),
+            measured: MeasurementRef::from_bits(bits >> 16),
         }
     }
 
     pub(super) fn to_bits(self) -> u64 {
         // Zero of an Interest that came once: nothing needs to be kept of it then.
         let longer_ms = if self.suppression_ms > SUPPRESSION_INITIAL_MS { self.suppression_ms } else { 0 };
-        self.measured.map_or(0, Measured::to_bits) << 16 | u64::from(longer_ms)
+        self.measured.map_or(0, MeasurementRef::to_bits) << 16 | u64::from(longer_ms)
     }
 
     fn suppression(self) -> Duration {
@@ -108,7 +108,7 @@ impl State {
 
 /// Where an Interest goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct NextHopQuery {
     pub(super) face: FaceId,
     /// With a nonce of its own: beside the Interest itself, to learn of the next hop.
     pub(super) is_probe: bool,
@@ -118,7 +118,7 @@ pub(super) struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// It goes to these, at least one.
-    Forward(ArrayVec<Ask, HOPS_MAX>),
+    Forward(ArrayVec<NextHopQuery, HOPS_MAX>),
     /// It was sent not long ago, and waits.
     Suppress,
     /// There is no way for it.
@@ -127,30 +127,30 @@ pub(super) enum Decision {
 
 impl Decision {
     fn one(face: Option<FaceId>) -> Option<Self> {
-        let asks = [Ask { face: face?, is_probe: false }];
+        let asks = [NextHopQuery { face: face?, is_probe: false }];
         Some(Self::Forward(asks.into_iter().collect()))
     }
 }
 
 /// An Interest that is to be sent, as a strategy sees it.
-pub(super) struct Meeting<'m> {
+pub(super) struct OutgoingInterest<'m> {
     /// The faces that it may go to, the cheapest first.
     pub(super) hops: &'m [FaceId],
     pub(super) pit: &'m Pit,
     pub(super) slot: Slot,
     pub(super) state: &'m mut State,
     pub(super) measurements: &'m mut Measurements,
-    pub(super) now: Moment,
+    pub(super) now: NodeInstant,
 }
 
-impl Meeting<'_> {
+impl OutgoingInterest<'_> {
     /// The upstreams that were asked before.
     fn upstreams(&self) -> impl Iterator<Item = OutRecord> {
         self.pit.upstreams(self.slot)
     }
 
     /// When the face was asked last.
-    fn asked(&self, face: FaceId) -> Option<Moment> {
+    fn asked(&self, face: FaceId) -> Option<NodeInstant> {
         self.upstreams().find(|record| record.face == face).map(|record| record.sent)
     }
 
@@ -193,7 +193,7 @@ pub(super) trait Strategy {
     const BEGINS_WITH_CHEAPEST: bool = false;
 
     /// Decides where an Interest goes that came, for the first time or again.
-    fn decide(&self, meeting: &mut Meeting<'_>) -> Decision;
+    fn decide(&self, meeting: &mut OutgoingInterest<'_>) -> Decision;
 }
 
 impl StrategyChoice {
@@ -220,7 +220,7 @@ impl StrategyChoice {
     }
 
     #[inline]
-    pub(super) fn decide(self, meeting: &mut Meeting<'_>) -> Decision {
+    pub(super) fn decide(self, meeting: &mut OutgoingInterest<'_>) -> Decision {
         match self {
             Self::BestRoute => best_route::BestRoute.decide(meeting),
             Self::Multicast => multicast::Multicast.decide(meeting),
@@ -242,18 +242,18 @@ pub(super) mod tests {
         slot: Slot,
         state: State,
         pub(super) measurements: Measurements,
-        pub(super) measured: Option<Measured>,
+        pub(super) measured: Option<MeasurementRef>,
     }
 
-    pub(super) fn at(millis: u64) -> Moment {
-        Moment::default() + Duration::from_millis(millis)
+    pub(super) fn at(millis: u64) -> NodeInstant {
+        NodeInstant::default() + Duration::from_millis(millis)
     }
 
     impl Rig {
         pub(super) fn new(choice: StrategyChoice) -> Self {
-            let mut pit = Pit::new(&PitSettings::for_entries(4, 0), Moment::default()).unwrap();
+            let mut pit = Pit::new(&PitSettings::for_entries(4, 0), NodeInstant::default()).unwrap();
             let mut measurements = Measurements::new(4).unwrap();
-            let measured = measurements.of(b"\x08\x01r", 7, Moment::default());
+            let measured = measurements.of(b"\x08\x01r", 7, NodeInstant::default());
             let slot = Self::interest(&mut pit, 0);
             let state = State { measured: measured.filter(|_| choice.measures()), ..State::from_bits(0) };
             Self { choice, pit, slot, state, measurements, measured }
@@ -262,13 +262,13 @@ pub(super) mod tests {
         fn interest(pit: &mut Pit, number: u8) -> Slot {
             let (name, mut prefixes) = ([8, 1, number], Prefixes::default());
             prefixes.fill(&NameHash::fixed(1), &name).unwrap();
-            let siblings = pit.seek(&name, &prefixes, Selectors::default()).unwrap_err();
+            let siblings = pit.find_or_siblings(&name, &prefixes, Selectors::default()).unwrap_err();
             pit.insert(&name, &prefixes, Selectors::default(), siblings).unwrap()
         }
 
         /// Another Interest of the route.
         pub(super) fn renew(&mut self) {
-            self.pit.remove(self.slot);
+            self.pit.erase(self.slot);
             self.slot = Self::interest(&mut self.pit, 0);
             self.state = State { measured: self.state.measured, ..State::from_bits(0) };
         }
@@ -276,7 +276,7 @@ pub(super) mod tests {
         /// What is decided for an Interest at this time, which is then done.
         pub(super) fn decide(&mut self, hops: &[u32], millis: u64) -> Decision {
             let hops: Vec<_> = hops.iter().map(|&face| FaceId(face)).collect();
-            let decision = self.choice.decide(&mut Meeting {
+            let decision = self.choice.decide(&mut OutgoingInterest {
                 hops: &hops,
                 pit: &self.pit,
                 slot: self.slot,
@@ -287,7 +287,7 @@ pub(super) mod tests {
             if let Decision::Forward(asks) = &decision {
                 for ask in asks {
                     let record = OutRecord { sent: at(millis), face: ask.face, nonce: 1, nack: None };
-                    self.pit.ask(self.slot, &record).unwrap();
+                    self.pit.insert_out_record(self.slot, &record).unwrap();
                 }
             }
             decision

@@ -1,13 +1,13 @@
 //! Multicast: all next hops. An Interest that comes again goes to those that were not asked not long ago.
 
-use super::{Ask, Decision, Meeting, Strategy};
+use super::{Decision, NextHopQuery, OutgoingInterest, Strategy};
 
 pub(super) struct Multicast;
 
 impl Strategy for Multicast {
     const MEASURES: bool = false;
 
-    fn decide(&self, meeting: &mut Meeting<'_>) -> Decision {
+    fn decide(&self, meeting: &mut OutgoingInterest<'_>) -> Decision {
         let mut again = false;
         let mut asks = arrayvec::ArrayVec::new();
         for &face in meeting.hops {
@@ -16,7 +16,7 @@ impl Strategy for Multicast {
                 last => again |= last.is_some(),
             }
             // There are as many next hops as there is room.
-            let _ = asks.try_push(Ask { face, is_probe: false });
+            let _ = asks.try_push(NextHopQuery { face, is_probe: false });
         }
         if again {
             meeting.state.suppress_longer();

@@ -1,14 +1,14 @@
 //! Round robin: each Interest of a route goes to another next hop, all alike, whatever they cost. One that comes again goes
 //! where it has not been.
 
-use super::{Decision, Meeting, Strategy};
+use super::{Decision, OutgoingInterest, Strategy};
 
 pub(super) struct RoundRobin;
 
 impl Strategy for RoundRobin {
     const MEASURES: bool = true;
 
-    fn decide(&self, meeting: &mut Meeting<'_>) -> Decision {
+    fn decide(&self, meeting: &mut OutgoingInterest<'_>) -> Decision {
         if meeting.is_new() {
             let turn = meeting.measurements.turn(meeting.state.measured, meeting.hops.len());
             return Decision::one(meeting.hops.get(turn).copied()).unwrap_or(Decision::NoRoute);

@@ -56,7 +56,7 @@ impl Pace {
 
 /// What was seen of the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct SeenTraffic {
     /// It began.
     pub(super) started: bool,
     /// It ended.
@@ -128,20 +128,20 @@ impl Clock {
     }
 
     /// Compares the counts.
-    pub(super) fn observe(&mut self, pace: Pace, packets: u64, now: u64) -> Seen {
+    pub(super) fn observe(&mut self, pace: Pace, packets: u64, now: u64) -> SeenTraffic {
         if self.waits() {
             let started = packets != self.packets;
             if started {
                 self.start(pace, packets, now);
             }
-            return Seen { started, stopped: false };
+            return SeenTraffic { started, stopped: false };
         }
         let stopped = match pace {
             Pace::Continuous => false,
             Pace::Silence(silence) => self.observe_silence(pace, silence, packets, now),
             Pace::Interval { length, continuous } => self.observe_interval(length, continuous, packets, now),
         };
-        Seen { started: false, stopped }
+        SeenTraffic { started: false, stopped }
     }
 
     fn observe_silence(&mut self, pace: Pace, silence: u64, packets: u64, now: u64) -> bool {
@@ -190,18 +190,18 @@ fn next_look(silence: u64, now: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const RUN: Seen = Seen { started: true, stopped: false };
-    const END: Seen = Seen { started: false, stopped: true };
+    const RUN: SeenTraffic = SeenTraffic { started: true, stopped: false };
+    const END: SeenTraffic = SeenTraffic { started: false, stopped: true };
 
     #[test]
     fn runs_from_the_first_packet_and_never_stops_by_itself() {
         let mut clock = Clock::default();
         let pace = Pace::Continuous;
-        assert_eq!(clock.observe(pace, 0, 1000), Seen::default());
+        assert_eq!(clock.observe(pace, 0, 1000), SeenTraffic::default());
         assert_eq!((clock.total(9000), clock.reaches(5)), (0, None));
         assert_eq!(clock.observe(pace, 1, 2000), RUN);
         assert_eq!((clock.total(9000), clock.reaches(500), clock.look()), (7000, Some(2500), None));
-        assert_eq!(clock.observe(pace, 1, 90_000), Seen::default());
+        assert_eq!(clock.observe(pace, 1, 90_000), SeenTraffic::default());
     }
 
     #[test]
@@ -210,10 +210,10 @@ mod tests {
         let pace = Pace::Silence(8000);
         clock.observe(pace, 1, 10_000);
         assert_eq!(clock.look(), Some(12_000));
-        assert_eq!(clock.observe(pace, 5, 12_000), Seen::default());
+        assert_eq!(clock.observe(pace, 5, 12_000), SeenTraffic::default());
         for at in [14_000, 16_000, 18_000] {
             assert_eq!(clock.look(), Some(at));
-            assert_eq!(clock.observe(pace, 5, at), Seen::default());
+            assert_eq!(clock.observe(pace, 5, at), SeenTraffic::default());
         }
         assert_eq!(clock.observe(pace, 5, 21_000), END);
         assert_eq!((clock.total(99_000), clock.waits()), (10_000, true), "from 10 s to 20 s");
@@ -227,7 +227,7 @@ mod tests {
             let mut clock = Clock::default();
             let pace = Pace::Interval { length: 1000, continuous };
             assert_eq!(clock.observe(pace, 1, 5000), RUN);
-            assert_eq!(clock.observe(pace, 2, 5500), Seen::default());
+            assert_eq!(clock.observe(pace, 2, 5500), SeenTraffic::default());
             let mut now = 5000;
             while let Some(at) = clock.look() {
                 // Packets come in the first two intervals.

@@ -18,10 +18,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use self::clock::{Clock, Pace, Seen};
+use self::clock::{Clock, Pace, SeenTraffic};
 pub(super) use self::counts::Counts;
 use self::quota::Quota;
-use self::returned::{Measured, Returned, duration};
+use self::returned::{Returned, ReturnedUsage, duration};
 use super::counters::Counter;
 use super::millis;
 use crate::rules::{
@@ -218,9 +218,9 @@ impl Meter {
         reports
     }
 
-    fn observe(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> Seen {
+    fn observe(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) -> SeenTraffic {
         let (at, packets) = (millis(now), self.volume(usage).total_packets());
-        let Some(pace) = Pace::of(urr) else { return Seen::default() };
+        let Some(pace) = Pace::of(urr) else { return SeenTraffic::default() };
         let seen = self.clock.observe(pace, packets, at);
         if seen.started {
             self.first_packet = self.first_packet.or(Some(at));
@@ -233,7 +233,13 @@ impl Meter {
     }
 
     /// The triggers that are due. Quotas that are used up stop the traffic here, reported or not.
-    fn due(&mut self, urr: &Urr, seen: Seen, usage: &UsageCounters, now: SystemTime) -> UsageReportTrigger {
+    fn due(
+        &mut self,
+        urr: &Urr,
+        seen: SeenTraffic,
+        usage: &UsageCounters,
+        now: SystemTime,
+    ) -> UsageReportTrigger {
         let counts = self.counts(usage, now);
         let mut why = UsageReportTrigger::default();
         let ahead = counts.since(&self.threshold_from);
@@ -341,7 +347,7 @@ impl Meter {
     pub(crate) fn look_again(&mut self, urr: &Urr, usage: &UsageCounters, now: SystemTime) {
         // What was counted since the counts were read last may have crossed a limit that was not set yet.
         let mut trial = self.clone();
-        let late = trial.due(urr, Seen::default(), usage, now);
+        let late = trial.due(urr, SeenTraffic::default(), usage, now);
         let ended = trial.quota.is_exhausted() && !self.quota.is_exhausted();
         if ended {
             usage.exhaust(self.slot);
@@ -401,12 +407,12 @@ impl Meter {
     }
 
     /// What was measured since it was last asked, up to `counts`.
-    fn measure(&mut self, counts: Counts, end: SystemTime) -> Measured {
+    fn measure(&mut self, counts: Counts, end: SystemTime) -> ReturnedUsage {
         let measured = counts.since(&self.reported);
         // Exactly what is reported: what is counted from now on belongs to the next report.
         self.reported = counts;
         let start = std::mem::replace(&mut self.since, end);
-        Measured { volume: measured.volume, time: measured.time, start, end }
+        ReturnedUsage { volume: measured.volume, time: measured.time, start, end }
     }
 
     /// A report of what was measured in a span of time.
@@ -414,7 +420,7 @@ impl Meter {
         &mut self,
         urr: &Urr,
         trigger: UsageReportTrigger,
-        measured: Measured,
+        measured: ReturnedUsage,
         part: Option<Part>,
     ) -> UsageReport {
         let time_of = |at: u64| SystemTime::UNIX_EPOCH + duration(at);

@@ -14,9 +14,9 @@ use crate::usage::UNLIMITED;
 
 /// Ways in which a quota ends, a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Ended(u8);
+struct QuotaEnd(u8);
 
-impl Ended {
+impl QuotaEnd {
     const VOLUME: u8 = 1 << 0;
     const TIME: u8 = 1 << 1;
     const EVENTS: u8 = 1 << 2;
@@ -29,7 +29,7 @@ impl Ended {
 pub(super) struct Quota {
     /// From where each counts.
     from: Counts,
-    ended: Ended,
+    ended: QuotaEnd,
     /// Until when they are valid, in milliseconds.
     valid_until: Option<u64>,
     /// Quota Holding Time: how long they may lie unused.
@@ -40,46 +40,49 @@ impl Quota {
     /// Takes over the quotas that an update of the rule brings, which count from `from`.
     pub(super) fn grant(&mut self, urr: &Urr, update: &UpdateUrr, from: Counts, packets: u64, now: u64) {
         let granted = [
-            (update.volume_quota.is_change(), Ended::VOLUME),
-            (update.time_quota.is_change(), Ended::TIME),
-            (update.event_quota.is_change(), Ended::EVENTS),
+            (update.volume_quota.is_change(), QuotaEnd::VOLUME),
+            (update.time_quota.is_change(), QuotaEnd::TIME),
+            (update.event_quota.is_change(), QuotaEnd::EVENTS),
         ];
         for (_, way) in granted.iter().filter(|(changed, _)| *changed) {
             match *way {
-                Ended::VOLUME => self.from.volume = from.volume,
-                Ended::TIME => self.from.time = from.time,
+                QuotaEnd::VOLUME => self.from.volume = from.volume,
+                QuotaEnd::TIME => self.from.time = from.time,
                 _ => self.from.events = from.events,
             }
-            self.ended.0 &= !(way | Ended::UNUSED | Ended::INVALID);
+            self.ended.0 &= !(way | QuotaEnd::UNUSED | QuotaEnd::INVALID);
         }
         let any = granted.iter().any(|(changed, _)| *changed);
         if any || update.quota_validity_time.is_change() {
-            self.ended.0 &= !Ended::INVALID;
+            self.ended.0 &= !QuotaEnd::INVALID;
             let validity = urr.quota_validity_time.filter(|_| urr.has_quota());
             self.valid_until = validity.map(|time| now.saturating_add(millis_of(time)));
         }
         if any || update.quota_holding_time.is_change() {
-            self.ended.0 &= !Ended::UNUSED;
+            self.ended.0 &= !QuotaEnd::UNUSED;
             let holding = urr.quota_holding_time.filter(|_| urr.has_quota());
             self.holding = holding.and_then(|time| Inactivity::new(time, packets, now));
         }
         // A quota of nothing is used up from the start, and there is nothing to report of it.
         let nothing = [
-            (urr.volume_quota.is_some_and(|quota| is_over(Some(quota), &Counts::default())), Ended::VOLUME),
-            (urr.time_quota.is_some_and(|quota| quota.is_zero()), Ended::TIME),
-            (urr.event_quota == Some(0), Ended::EVENTS),
+            (
+                urr.volume_quota.is_some_and(|quota| is_over(Some(quota), &Counts::default())),
+                QuotaEnd::VOLUME,
+            ),
+            (urr.time_quota.is_some_and(|quota| quota.is_zero()), QuotaEnd::TIME),
+            (urr.event_quota == Some(0), QuotaEnd::EVENTS),
         ];
         self.ended.0 |= nothing.iter().filter(|(nothing, _)| *nothing).fold(0, |bits, (_, way)| bits | way);
     }
 
     /// Whether the traffic stops.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.ended != Ended::default()
+        self.ended != QuotaEnd::default()
     }
 
     /// Absolute byte counts at which the traffic stops.
     pub(super) fn volume_limits(&self, urr: &Urr) -> [u64; 3] {
-        match urr.volume_quota.filter(|_| self.ended.0 & Ended::VOLUME == 0) {
+        match urr.volume_quota.filter(|_| self.ended.0 & QuotaEnd::VOLUME == 0) {
             Some(quota) => places(&self.from, quota),
             None => [UNLIMITED; 3],
         }
@@ -87,7 +90,7 @@ impl Quota {
 
     /// The total of the clock at which the traffic stops.
     pub(super) fn time_limit(&self, urr: &Urr) -> Option<u64> {
-        let quota = urr.time_quota.filter(|_| self.ended.0 & Ended::TIME == 0);
+        let quota = urr.time_quota.filter(|_| self.ended.0 & QuotaEnd::TIME == 0);
         quota.map(|quota| self.from.time.saturating_add(millis_of(quota)))
     }
 
@@ -120,22 +123,22 @@ impl Quota {
         };
         [
             (
-                end(is_over(urr.volume_quota, &used), Ended::VOLUME),
+                end(is_over(urr.volume_quota, &used), QuotaEnd::VOLUME),
                 ReportingTriggers::VOLQU,
                 UsageReportTrigger::VOLQU,
             ),
             (
-                end(urr.time_quota.is_some_and(|quota| used.time >= millis_of(quota)), Ended::TIME),
+                end(urr.time_quota.is_some_and(|quota| used.time >= millis_of(quota)), QuotaEnd::TIME),
                 ReportingTriggers::TIMQU,
                 UsageReportTrigger::TIMQU,
             ),
             (
-                end(urr.event_quota.is_some_and(|quota| used.events >= quota.into()), Ended::EVENTS),
+                end(urr.event_quota.is_some_and(|quota| used.events >= quota.into()), QuotaEnd::EVENTS),
                 ReportingTriggers::EVEQU,
                 UsageReportTrigger::EVEQU,
             ),
-            (end(unused, Ended::UNUSED), ReportingTriggers::QUHTI, UsageReportTrigger::QUHTI),
-            (end(invalid, Ended::INVALID), ReportingTriggers::QUVTI, UsageReportTrigger::QUVTI),
+            (end(unused, QuotaEnd::UNUSED), ReportingTriggers::QUHTI, UsageReportTrigger::QUHTI),
+            (end(invalid, QuotaEnd::INVALID), ReportingTriggers::QUVTI, UsageReportTrigger::QUVTI),
         ]
     }
 }

@@ -15,7 +15,7 @@ use crate::rules::{Part, UsageReport, Volume};
 
 /// What was measured in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Measured {
+pub(super) struct ReturnedUsage {
     pub(super) volume: Volume,
     /// Measured time in milliseconds.
     pub(super) time: u64,
@@ -23,7 +23,7 @@ pub(super) struct Measured {
     pub(super) end: SystemTime,
 }
 
-impl Measured {
+impl ReturnedUsage {
     fn of(report: &UsageReport) -> Self {
         Self {
             volume: report.volume.unwrap_or_default(),
@@ -62,9 +62,9 @@ impl Measured {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Returned {
     /// What lies before a monitoring time, where there is one in it.
-    before: Option<Measured>,
+    before: Option<ReturnedUsage>,
     /// What follows.
-    rest: Option<Measured>,
+    rest: Option<ReturnedUsage>,
     /// The first report that was taken back since one was made.
     first: Option<u32>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Returned {
 impl Returned {
     /// Takes back a report. Reports come back in the order in which they were made.
     pub(super) fn take_back(&mut self, report: &UsageReport) {
-        let measured = Measured::of(report);
+        let measured = ReturnedUsage::of(report);
         let rest = self.rest.map_or(measured, |rest| rest.and(measured));
         if report.part == Some(Part::Before) {
             // All that came earlier lies before the monitoring time, too.
@@ -91,14 +91,14 @@ impl Returned {
         if !self.first.is_some_and(since_first) {
             return;
         }
-        let measured = Measured::of(report);
+        let measured = ReturnedUsage::of(report);
         let earlier = self.before.is_some_and(|before| measured.end <= before.end);
         let bucket = if earlier { &mut self.before } else { &mut self.rest };
         *bucket = bucket.map(|all| all.without(measured)).filter(|left| !left.is_nothing());
     }
 
     /// The spans of the next report, given those of the running measurement: it goes on where this began.
-    pub(super) fn before(self, running: impl IntoIterator<Item = Measured>) -> Vec<Measured> {
+    pub(super) fn before(self, running: impl IntoIterator<Item = ReturnedUsage>) -> Vec<ReturnedUsage> {
         let mut spans = Vec::from_iter(self.before);
         let mut rest = self.rest;
         spans.extend(running.into_iter().map(|span| rest.take().map_or(span, |rest| rest.and(span))));

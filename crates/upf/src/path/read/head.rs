@@ -1,4 +1,4 @@
-//! What the first octets of frames of the usual shape must be, compared in one step.
+//! What the first octets of frames eligible for the fast path must be, compared in one step.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -43,9 +43,9 @@ impl N4 {
             dialect: Dialect::Plain,
         });
         let theirs: SocketAddr = UPF.parse().unwrap();
-        let mut n4 = Self { smf, endpoint: Endpoint::new(Config::at(theirs.ip()), upf(), Moment::now()) };
+        let mut n4 = Self { smf, endpoint: Endpoint::new(Config::at(theirs.ip()), upf(), Instants::now()) };
         let mut out = Vec::new();
-        n4.smf.associate(Moment::now(), theirs, &mut out).unwrap();
+        n4.smf.associate(Instants::now(), theirs, &mut out).unwrap();
         n4.carry(out);
         n4
     }
@@ -55,10 +55,10 @@ impl N4 {
         while !to_upf.is_empty() {
             let mut back = Vec::new();
             for sent in to_upf.drain(..) {
-                self.endpoint.handle(Moment::now(), SMF.parse().unwrap(), &sent.bytes, &mut back);
+                self.endpoint.handle(Instants::now(), SMF.parse().unwrap(), &sent.bytes, &mut back);
             }
             for sent in back {
-                self.smf.handle(Moment::now(), UPF.parse().unwrap(), &sent.bytes, &mut to_upf);
+                self.smf.handle(Instants::now(), UPF.parse().unwrap(), &sent.bytes, &mut to_upf);
             }
         }
     }
@@ -67,7 +67,7 @@ impl N4 {
     fn establish(&mut self, shape: Shape, session: u32) -> Seid {
         let mut out = Vec::new();
         let request = shape.establishment(Family::V4, session);
-        self.smf.establish(Moment::now(), UPF.parse().unwrap(), request, &mut out).unwrap();
+        self.smf.establish(Instants::now(), UPF.parse().unwrap(), request, &mut out).unwrap();
         self.carry(out);
         let events = std::iter::from_fn(|| self.smf.next_event());
         let established = events.filter(|event| matches!(event, SmfEvent::Established { .. })).count();

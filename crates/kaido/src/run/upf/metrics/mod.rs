@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use kaido_engine::Doorbell;
+use kaido_engine::Notifier;
 use kaido_metrics::Format;
 use kaido_pfcp::{Counters, Endpoint as PfcpEndpoint, Peer};
 use kaido_upf::control::{PathSummary, Upf, VolumeScan};
@@ -22,7 +22,7 @@ use kaido_upf::rules::Volume;
 
 pub(super) use self::render::Sources;
 use super::lag::Lag;
-use crate::run::metrics::Offer;
+use crate::run::metrics::MetricsSource;
 
 /// How long the control loop may take to answer a scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ pub(super) struct Controls {
     /// Sessions of ended associations that are yet to be deleted.
     pub(super) ending: usize,
     pub(super) outstanding: usize,
-    pub(super) strangers: u64,
+    pub(super) unknown_peers: u64,
     pub(super) peers: Vec<Peer>,
     pub(super) paths: Vec<PathSummary>,
     /// Paths that are up, down, and asked.
@@ -55,20 +55,20 @@ type Question = SyncSender<Controls>;
 
 /// The control loop's end.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct MetricsQuestion {
     questions: Receiver<Question>,
     /// Who asks now, and how far sessions are added up.
     scan: Option<(Question, VolumeScan)>,
 }
 
-impl Asked {
+impl MetricsQuestion {
     /// Whether a scrape waits for sessions to be added up.
     pub(super) const fn is_busy(&self) -> bool {
         self.scan.is_some()
     }
 
     /// Does a turn's part of what is asked, if anything is.
-    pub(super) fn serve(&mut self, endpoint: &PfcpEndpoint<Upf>, lag: &Lag, strangers: u64) {
+    pub(super) fn serve(&mut self, endpoint: &PfcpEndpoint<Upf>, lag: &Lag, unknown_peers: u64) {
         if self.scan.is_none() {
             self.scan = self.questions.try_recv().ok().map(|question| (question, VolumeScan::default()));
         }
@@ -83,7 +83,7 @@ impl Asked {
             pfcp: endpoint.counters().clone(),
             ending: endpoint.ending(),
             outstanding: endpoint.outstanding(),
-            strangers,
+            unknown_peers,
             peers: endpoint.peers().collect(),
             paths: upf.paths(PATHS_SHOWN_MAX),
             path_states: upf.path_states(),
@@ -96,18 +96,18 @@ impl Asked {
 }
 
 /// What the metrics thread is given.
-pub(super) struct UpfOffer {
+pub(super) struct UpfMetrics {
     sources: Sources,
     ask: SyncSender<Question>,
     /// Wakes the control loop.
-    doorbell: Arc<Doorbell>,
+    notifier: Arc<Notifier>,
 }
 
-impl UpfOffer {
+impl UpfMetrics {
     /// The offer, and the control loop's end.
-    pub(super) fn new(sources: Sources, doorbell: Arc<Doorbell>) -> (Self, Asked) {
+    pub(super) fn new(sources: Sources, notifier: Arc<Notifier>) -> (Self, MetricsQuestion) {
         let (ask, questions) = sync_channel(1);
-        (Self { sources, ask, doorbell }, Asked { questions, scan: None })
+        (Self { sources, ask, notifier }, MetricsQuestion { questions, scan: None })
     }
 
     /// What the control loop says; `None` when it takes too long, or has ended.
@@ -115,12 +115,12 @@ impl UpfOffer {
         let (question, answer) = sync_channel(1);
         self.ask.try_send(question).ok()?;
         // One that is about to sleep may not hear it, and sees the question when it next wakes.
-        self.doorbell.ring();
+        self.notifier.notify();
         answer.recv_timeout(PATIENCE).ok()
     }
 }
 
-impl Offer for UpfOffer {
+impl MetricsSource for UpfMetrics {
     fn metrics(&mut self, format: Format) -> Option<String> {
         self.sources.figures.look();
         self.ask().map(|controls| self.sources.render(&controls, format))

@@ -6,7 +6,7 @@ use kaido_metrics::{Exposition, Family, Format};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
 use kaido_upf::record::RecordForm;
-use kaido_xdp::offload::{Hand, OffloadCounters, OffloadDirection};
+use kaido_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
 
 use super::Controls;
 use crate::run::metrics::{Figures, families as f, one};
@@ -89,7 +89,7 @@ impl Sources {
         by_way(&f::KERNEL_PACKETS, OffloadCounters::packets);
         by_way(&f::KERNEL_BYTES, OffloadCounters::bytes);
         let mut handed = out.family(&f::KERNEL_HANDED);
-        for hand in Hand::ALL {
+        for hand in PassReason::ALL {
             let packets: u64 = in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
             handed.add(&[hand.name()], packets);
         }
@@ -110,7 +110,7 @@ fn pfcp(controls: &Controls, out: &mut Exposition) {
     counters.discards().for_each(|(reason, count)| {
         discards.add(&[reason], count);
     });
-    one(out, &f::PFCP_STRANGERS, controls.strangers);
+    one(out, &f::PFCP_STRANGERS, controls.unknown_peers);
     one(out, &f::PFCP_ANSWERED_AGAIN, counters.retransmissions_answered);
     one(out, &f::PFCP_SENT_AGAIN, counters.retransmissions_sent);
     one(out, &f::PFCP_EXHAUSTED, counters.requests_exhausted);
@@ -166,15 +166,15 @@ mod tests {
 
     use kaido_engine::{FramePool, WorkerCounters};
     use kaido_upf::node::NodeSettings;
-    use kaido_upf::record::WideReason;
+    use kaido_upf::record::SlowPathCause;
 
     use super::*;
-    use crate::run::board::{PortBoard, ShownPort};
+    use crate::run::board::{PortBoard, PortView};
     use crate::run::metrics::names;
 
     fn sources(kernel: Option<KernelCounters>) -> Sources {
         let settings = NodeSettings { sessions_max: 100, ..NodeSettings::default() };
-        let port = |name: &str| ShownPort::steady(name, "a \"driver\"", 1500);
+        let port = |name: &str| PortView::steady(name, "a \"driver\"", 1500);
         let workers = vec![Arc::new(WorkerCounters::new(2)), Arc::new(WorkerCounters::new(2))];
         let ports = PortBoard::new(vec![port("n3"), port("n6")]);
         let pool = FramePool::leak(1024).unwrap();
@@ -201,13 +201,13 @@ mod tests {
             forms: vec![
                 (RecordForm::Folded, 4),
                 (RecordForm::Lines, 2),
-                (RecordForm::Wide(WideReason::Filters), 1),
+                (RecordForm::Wide(SlowPathCause::Filters), 1),
             ],
             kernel_records: Some(3),
             pfcp: kaido_pfcp::Counters::default(),
             ending: 0,
             outstanding: 0,
-            strangers: 0,
+            unknown_peers: 0,
             peers: vec![kaido_pfcp::Peer {
                 node_id: kaido_pfcp::NodeId::from(IpAddr::from([10, 0, 0, 1])),
                 address: "10.0.0.1:8805".parse().unwrap(),

@@ -10,11 +10,11 @@ use kaido_wire::ndn::PACKET_MAX;
 
 use super::format::KEYS;
 use super::log::Record;
-use super::place::Place;
+use super::place::RecordLocation;
 use super::read::Read;
-use super::shared::{Counters, Home, Shared, Wake, add, lock};
+use super::shared::{Counters, Home, TierState, Wake, add, lock};
 use super::{Order, milliseconds_of};
-use crate::moment::Moment;
+use crate::moment::NodeInstant;
 
 /// Octets of packets that go to the writer together.
 const ARENA_OCTETS: usize = 256 << 10;
@@ -28,7 +28,7 @@ const ARENA_TIME: Duration = Duration::from_millis(2);
 
 /// A packet in an arena.
 #[derive(Clone, Copy, Debug)]
-struct Lying {
+struct ArenaPacket {
     keys: [u64; KEYS],
     fresh_until_ms: u64,
     end: usize,
@@ -38,7 +38,7 @@ struct Lying {
 #[derive(Debug)]
 pub(super) struct Arena {
     octets: Vec<u8>,
-    packets: Vec<Lying>,
+    packets: Vec<ArenaPacket>,
     /// Weak, or what lies at home would keep its own home.
     home: Weak<Home>,
 }
@@ -70,12 +70,12 @@ impl Arena {
 
 /// A worker's side of a tier.
 #[derive(Debug)]
-pub struct Lane {
-    shared: Arc<Shared>,
+pub struct TierHandle {
+    shared: Arc<TierState>,
     orders: SyncSender<Order>,
     home: Arc<Home>,
     /// What is being filled, and since when.
-    arena: Option<(Arena, Moment)>,
+    arena: Option<(Arena, NodeInstant)>,
     /// Reads that are not under way, by their tickets.
     reads: Vec<Option<Read>>,
     free: Vec<u32>,
@@ -85,12 +85,12 @@ pub struct Lane {
     began_ms: u64,
     gather: Duration,
     /// As of the last round.
-    now: Moment,
+    now: NodeInstant,
 }
 
-impl Lane {
+impl TierHandle {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<TierState>,
         orders: SyncSender<Order>,
         reads_max: u32,
         gather: Duration,
@@ -118,7 +118,7 @@ impl Lane {
             back: Vec::with_capacity(reads_max as usize),
             began_ms: milliseconds_of(began),
             gather,
-            now: Moment::default(),
+            now: NodeInstant::default(),
             home,
         }
     }
@@ -145,7 +145,7 @@ impl Lane {
     }
 
     /// The wall clock's time at a moment.
-    fn wall_ms(&self, moment: Moment) -> u64 {
+    fn wall_ms(&self, moment: NodeInstant) -> u64 {
         self.began_ms.saturating_add(moment.nanoseconds() / 1_000_000)
     }
 
@@ -156,8 +156,8 @@ impl Lane {
     }
 
     /// Where a record of this hash may lie: of the whole name, or of a prefix; one that may be fresh, if that matters.
-    pub(crate) fn find(&self, hash: u64, is_below: bool, must_be_fresh: bool) -> Option<Place> {
-        let places = self.shared.places.find(hash).map(Place::of_word);
+    pub(crate) fn find(&self, hash: u64, is_below: bool, must_be_fresh: bool) -> Option<RecordLocation> {
+        let places = self.shared.places.find(hash).map(RecordLocation::of_word);
         let mut fit =
             places.filter(|place| place.is_for(hash, is_below) && !(must_be_fresh && place.is_stale()));
         fit.next()
@@ -177,7 +177,7 @@ impl Lane {
         keys: [u64; KEYS],
         pieces: impl Iterator<Item = &'p [u8]>,
         len: usize,
-        fresh_until: Moment,
+        fresh_until: NodeInstant,
     ) -> bool {
         if self.arena.as_ref().is_some_and(|(arena, _)| !arena.has_room(len)) {
             self.send();
@@ -193,7 +193,7 @@ impl Lane {
             return false;
         };
         pieces.for_each(|piece| arena.octets.extend_from_slice(piece));
-        arena.packets.push(Lying { keys, fresh_until_ms, end: arena.octets.len() });
+        arena.packets.push(ArenaPacket { keys, fresh_until_ms, end: arena.octets.len() });
         true
     }
 
@@ -227,15 +227,15 @@ impl Lane {
 
     /// Sends what has waited long enough.
     #[inline]
-    pub(crate) fn tick(&mut self, now: Moment) {
+    pub(crate) fn tick(&mut self, now: NodeInstant) {
         self.now = now;
         if self.arena.as_ref().is_some_and(|(_, since)| now.since(*since) >= ARENA_TIME) {
             self.send();
         }
     }
 
-    /// When [`Lane::tick`] has something to do.
-    pub(crate) fn due(&self) -> Option<Moment> {
+    /// When [`TierHandle::tick`] has something to do.
+    pub(crate) fn due(&self) -> Option<NodeInstant> {
         self.arena.as_ref().map(|(_, since)| *since + ARENA_TIME)
     }
 
@@ -245,7 +245,7 @@ impl Lane {
     }
 
     /// Reads.
-    pub(crate) fn read(&mut self, ticket: u32, place: Place, hash: u64, now: Moment) {
+    pub(crate) fn read(&mut self, ticket: u32, place: RecordLocation, hash: u64, now: NodeInstant) {
         let now_ms = self.wall_ms(now);
         let Some(mut read) = self.reads.get_mut(ticket as usize).and_then(Option::take) else { return };
         (read.place, read.hash, read.now_ms) = (place, hash, now_ms);
@@ -287,7 +287,7 @@ impl Read {
     }
 }
 
-impl Drop for Lane {
+impl Drop for TierHandle {
     /// What was taken is written.
     fn drop(&mut self) {
         self.send();

@@ -12,14 +12,14 @@ use crate::pool::FramePool;
 ///
 /// Dropped after the socket and its rings, it gives all that is still out back to the pool.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct InFlightFrames {
     pool: &'static FramePool,
     bits: Box<[u64]>,
     /// How long a driver may go on writing after the socket is closed.
     pub(super) grace: Duration,
 }
 
-impl Held {
+impl InFlightFrames {
     pub(super) fn new(pool: &'static FramePool) -> Self {
         let bits = vec![0; pool.frames().div_ceil(64)].into_boxed_slice();
         Self { pool, bits, grace: Duration::ZERO }
@@ -86,7 +86,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for InFlightFrames {
     fn drop(&mut self) {
         std::thread::sleep(self.grace);
         self.take_all();
@@ -102,7 +102,7 @@ mod tests {
     fn a_frame_comes_back_once_and_only_if_it_was_given() {
         for size in FrameSize::ALL {
             let pool = FramePool::leak_of(size, 70).unwrap();
-            let mut held = Held::new(pool);
+            let mut held = InFlightFrames::new(pool);
             assert!(held.take_back(0, 10).is_none());
             for _ in 0..70 {
                 pool.allocate().unwrap().into_device(|addr, _| held.lend(addr));

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A server as a client names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard<'p> {
+pub(crate) enum ServerName<'p> {
     /// The server name in a ClientHello.
     Tls(&'p [u8]),
     /// Host and path of a request.
@@ -16,9 +16,9 @@ pub(crate) enum Heard<'p> {
 }
 
 /// What the first data of a TCP connection says.
-pub(crate) fn hear(data: &[u8]) -> Option<Heard<'_>> {
+pub(crate) fn hear(data: &[u8]) -> Option<ServerName<'_>> {
     match data.first()? {
-        0x16 => server_name(data).map(Heard::Tls),
+        0x16 => server_name(data).map(ServerName::Tls),
         b'A'..=b'Z' => http(data),
         _ => None,
     }
@@ -86,7 +86,7 @@ pub(super) fn client_hello(message: &[u8]) -> Option<&[u8]> {
 }
 
 /// Host and path of an HTTP/1 request whose headers are all in the packet as far as Host.
-fn http(data: &[u8]) -> Option<Heard<'_>> {
+fn http(data: &[u8]) -> Option<ServerName<'_>> {
     let mut lines = data.split(|&octet| octet == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let mut words = lines.next()?.split(|&octet| octet == b' ');
     let (_method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -102,7 +102,7 @@ fn http(data: &[u8]) -> Option<Heard<'_>> {
     let path = target.strip_prefix(b"http://").map_or(target, |rest| {
         rest.iter().position(|&octet| octet == b'/').map_or(&b"/"[..], |at| &rest[at..])
     });
-    (!host.is_empty() && host.len() <= 253).then_some(Heard::Http(host, path))
+    (!host.is_empty() && host.len() <= 253).then_some(ServerName::Http(host, path))
 }
 
 /// Most answers of a DNS message that are looked at.
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn the_server_name_of_a_client_hello() {
         let hello = client_hello("www.example.org");
-        assert_eq!(hear(&hello), Some(Heard::Tls(b"www.example.org")));
+        assert_eq!(hear(&hello), Some(ServerName::Tls(b"www.example.org")));
         // The rest of it may come in a further segment, the name may not.
         let long = [&hello[..], &[0; 40]].concat();
-        assert_eq!(hear(&long), Some(Heard::Tls(b"www.example.org")));
+        assert_eq!(hear(&long), Some(ServerName::Tls(b"www.example.org")));
         for end in 0..hello.len() {
             assert_eq!(hear(&hello[..end]), None, "{end}");
         }
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn host_and_path_of_a_request() {
         let request = b"GET /videos/7?x=1 HTTP/1.1\r\nAccept: */*\r\nhOST:  www.example.org:8080 \r\n\r\n";
-        assert_eq!(hear(request), Some(Heard::Http(b"www.example.org", b"/videos/7?x=1")));
+        assert_eq!(hear(request), Some(ServerName::Http(b"www.example.org", b"/videos/7?x=1")));
         let to_proxy = b"GET http://www.example.org/a HTTP/1.0\nHost: www.example.org\n\n";
-        assert_eq!(hear(to_proxy), Some(Heard::Http(b"www.example.org", b"/a")));
+        assert_eq!(hear(to_proxy), Some(ServerName::Http(b"www.example.org", b"/a")));
         for text in [
             &b"GET / HTTP/1.1\r\n\r\nHost: late.example.org\r\n"[..],
             b"GET /",
@@ -281,7 +281,7 @@ mod tests {
                 data[at] = octet;
             }
             data.truncate(usize::from(cut) % (data.len() + 1));
-            if let Some(Heard::Tls(host) | Heard::Http(host, _)) = hear(&data) {
+            if let Some(ServerName::Tls(host) | ServerName::Http(host, _)) = hear(&data) {
                 prop_assert!(!host.is_empty() && host.len() <= 253);
             }
             if let Some(answer) = DnsAnswer::read(&data) {

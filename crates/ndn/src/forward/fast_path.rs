@@ -1,23 +1,23 @@
-//! The usual way: a new Interest to one next hop, and its Data to the one that waits for it.
+//! The fast path: a new Interest to one next hop, and its Data to the one that waits for it.
 //!
 //! What is done here is what [`super::interest`] and [`super::data`] do, which know all cases: each function decides on what
 //! it finds and changes nothing before it is sure, and gives the packet back if it is not. The property test against the
-//! model has packets of both ways.
+//! model has packets of both paths.
 
-use kaido_table::Vacancy;
+use kaido_table::VacantEntry;
 
 use super::interest::may_go;
-use super::parse::Parsed;
+use super::parse::ParsedPacket;
 use super::{Act, FaceView, Reach, Sink, reach};
 use crate::face::Account;
 use crate::packet::{Annotations, FaceId, Packet};
-use crate::table::{Hops, InRecord, OutRecord, Prefixes, Selectors, Sought};
+use crate::table::{Hops, InRecord, OutRecord, PrefixLookup, Prefixes, Selectors};
 
-/// Where a usual Interest goes, and where it waits.
-struct Way {
+/// Where a fast-path Interest goes, and where it waits.
+struct FastRoute {
     face: FaceId,
     egress: FaceView,
-    vacancy: Vacancy,
+    vacancy: VacantEntry,
     /// Of who asks.
     account: Account,
 }
@@ -28,14 +28,15 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     /// # Errors
     /// The packet, and nothing has been done, when it is not so simple.
     #[inline(never)]
-    pub(super) fn usual_interest(
+    pub(super) fn fast_interest(
         &mut self,
         mut packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
-        sought: Sought<'g, Hops>,
+        sought: PrefixLookup<'g, Hops>,
     ) -> Result<(), Packet> {
-        let Some(Way { face, egress, vacancy, account }) = self.usual_way(&packet, parsed, prefixes, sought)
+        let Some(FastRoute { face, egress, vacancy, account }) =
+            self.fast_route(&packet, parsed, prefixes, sought)
         else {
             return Err(packet);
         };
@@ -49,8 +50,14 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         };
         let asked = OutRecord { sent: self.now, face, nonce: waits.nonce, nack: None };
         let must_be_fresh = parsed.selectors.must_be_fresh;
-        let opened =
-            self.core.pit.open(&octets[parsed.name()], prefixes, vacancy, must_be_fresh, &waits, &asked);
+        let opened = self.core.pit.insert_fast(
+            &octets[parsed.name()],
+            prefixes,
+            vacancy,
+            must_be_fresh,
+            &waits,
+            &asked,
+        );
         let Some(pit_token) = opened else { return Err(packet) };
         if let (Some(limit), Some(octet)) =
             (parsed.hop_limit, octets.get_mut(usize::from(parsed.hop_limit_at)))
@@ -76,13 +83,13 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// Where a new Interest goes, if nothing is known of its name, and nothing is to be decided.
     #[inline(always)]
-    fn usual_way(
+    fn fast_route(
         &self,
         packet: &Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
-        sought: Sought<'g, Hops>,
-    ) -> Option<Way> {
+        sought: PrefixLookup<'g, Hops>,
+    ) -> Option<FastRoute> {
         let (core, hash) = (&*self.core, prefixes.whole());
         let Selectors { can_be_prefix, .. } = parsed.selectors;
         if can_be_prefix || prefixes.has_digest() || parsed.has_hint || parsed.hop_limit == Some(0) {
@@ -103,8 +110,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             None => return None,
         };
         let egress = self.sink.face(face)?;
-        let is_usual = reach(name) == Reach::Any && may_go(Reach::Any, parsed, ingress, egress);
-        is_usual.then_some(Way { face, egress, vacancy, account: ingress.account })
+        let is_eligible = reach(name) == Reach::Any && may_go(Reach::Any, parsed, ingress, egress);
+        is_eligible.then_some(FastRoute { face, egress, vacancy, account: ingress.account })
     }
 
     /// Forwards Data by its token to the one that waits, and keeps it if it is to be kept. Without a cache it is a function of its
@@ -116,17 +123,19 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     pub(super) fn data_by_token<const CACHES: bool>(
         &mut self,
         packet: Packet,
-        parsed: &Parsed,
+        parsed: &ParsedPacket,
         prefixes: &Prefixes,
     ) -> Result<(), Packet> {
         let name = &packet.frame.data()[parsed.name()];
-        let Some(sole) = self.core.pit.sole(&packet.annotations.pit_token, name) else { return Err(packet) };
+        let Some(sole) = self.core.pit.single_downstream(&packet.annotations.pit_token, name) else {
+            return Err(packet);
+        };
         let waits = &sole.waits;
-        let is_usual = waits.expires > self.now
+        let is_eligible = waits.expires > self.now
             && waits.face != packet.face
             && sole.asked == packet.face
             && reach(name) != Reach::Host;
-        let Some(egress) = self.sink.face(waits.face).filter(|_| is_usual) else { return Err(packet) };
+        let Some(egress) = self.sink.face(waits.face).filter(|_| is_eligible) else { return Err(packet) };
         if self.sink.face(packet.face).is_none() {
             return Err(packet);
         }
@@ -137,7 +146,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         if !is_cached || !self.is_known_by_cached(self.core.pit.must_be_fresh(&sole)) {
             self.core.dead.add_new(sole.hash, sole.nonce, self.now);
         }
-        self.core.pit.end(&sole);
+        self.core.pit.erase_fast(&sole);
         let Packet { frame, face, annotations } = packet;
         self.send_one(frame, (waits.face, egress), waits.token, face, annotations.congestion_mark);
         Ok(())
@@ -145,7 +154,13 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
 
     /// Keeps Data that an Interest of this hash waits for, if it is to be kept; whether it was.
     #[inline(never)]
-    fn keep_wanted(&mut self, packet: &Packet, parsed: &Parsed, prefixes: &Prefixes, hash: u64) -> bool {
+    fn keep_wanted(
+        &mut self,
+        packet: &Packet,
+        parsed: &ParsedPacket,
+        prefixes: &Prefixes,
+        hash: u64,
+    ) -> bool {
         if packet.annotations.no_cache || !self.core.cs.is_on() {
             return false;
         }

@@ -8,12 +8,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Progress lines on stderr, or none.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct Progress {
     quiet: bool,
     last: Instant,
 }
 
-impl Talk {
+impl Progress {
     /// Lines, unless `quiet`.
     pub(super) fn new(quiet: bool) -> Self {
         Self { quiet, last: Instant::now() }

@@ -7,61 +7,61 @@ use std::sync::Arc;
 use rustix::event::epoll;
 
 use super::{Receiver, Sender, handoff};
-use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
+use crate::notifier::Notifier;
 
-/// The door of a worker: its bell, and what others hand in.
+/// A worker's mailbox: the rings in which other workers hand frames to it, and its notifier.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Mailbox {
     pub(super) inboxes: Vec<Receiver<Frame>>,
-    pub(super) doorbell: Arc<Doorbell>,
-    /// Whether the bell was hung since the worker was last awake.
-    is_hung: bool,
+    pub(super) notifier: Arc<Notifier>,
+    /// Whether the notifier was armed since the worker was last awake.
+    is_armed: bool,
 }
 
-impl Door {
-    pub(super) fn new(inboxes: Vec<Receiver<Frame>>, doorbell: Arc<Doorbell>) -> Self {
-        Self { inboxes, doorbell, is_hung: false }
+impl Mailbox {
+    pub(super) fn new(inboxes: Vec<Receiver<Frame>>, notifier: Arc<Notifier>) -> Self {
+        Self { inboxes, notifier, is_armed: false }
     }
 
-    /// Readable once it was rung.
+    /// Readable after a notification.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
+        self.notifier.as_fd()
     }
 
-    /// The worker is awake: what was rung is heard.
+    /// The worker is awake: it disarms the notifier.
     #[inline]
     pub(super) fn awake(&mut self) {
-        if self.is_hung {
-            self.is_hung = false;
-            self.doorbell.take_down();
+        if self.is_armed {
+            self.is_armed = false;
+            self.notifier.disarm();
         }
     }
 
     /// The worker is about to sleep; whether it may, as nothing was handed in.
     pub(super) fn may_sleep(&mut self) -> bool {
-        self.is_hung = true;
-        self.doorbell.hang();
+        self.is_armed = true;
+        self.notifier.arm();
         self.inboxes.iter_mut().all(Receiver::is_empty)
     }
 }
 
-/// The way to another worker.
+/// The sending end of another worker's mailbox.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(super) struct MailboxSender {
     to: Sender<Frame>,
-    doorbell: Arc<Doorbell>,
+    notifier: Arc<Notifier>,
 }
 
-impl Outbox {
-    /// A way to the worker with this bell, by a ring of so many frames, and its end there.
-    pub(super) fn new(capacity: u32, doorbell: &Arc<Doorbell>) -> (Self, Receiver<Frame>) {
+impl MailboxSender {
+    /// Both ends of a ring of so many frames to the worker with this notifier.
+    pub(super) fn new(capacity: u32, notifier: &Arc<Notifier>) -> (Self, Receiver<Frame>) {
         let (to, from) = handoff(capacity);
-        (Self { to, doorbell: Arc::clone(doorbell) }, from)
+        (Self { to, notifier: Arc::clone(notifier) }, from)
     }
 
-    /// Puts a frame into the ring, which the worker sees after [`Outbox::publish`]; the frame comes back when that is full.
+    /// Puts a frame into the ring, which the worker sees after [`MailboxSender::publish`]; the frame comes back when that is full.
     #[inline]
     pub(super) fn put(&mut self, frame: Frame) -> Result<(), Frame> {
         self.to.put(frame)
@@ -71,26 +71,26 @@ impl Outbox {
     #[inline]
     pub(super) fn publish(&mut self) {
         if self.to.publish() {
-            self.doorbell.ring();
+            self.notifier.notify();
         }
     }
 }
 
 /// The ways from one worker to all others, by their numbers; none to itself. Their ends are added to the others' inboxes.
-pub(super) fn outboxes(
+pub(super) fn senders(
     number: usize,
     capacity: u32,
     inboxes: &mut [Vec<Receiver<Frame>>],
-    doorbells: &[Arc<Doorbell>],
-) -> Vec<Option<Outbox>> {
-    let way = |(other, (inbox, doorbell)): (usize, (&mut Vec<Receiver<Frame>>, &Arc<Doorbell>))| {
+    notifiers: &[Arc<Notifier>],
+) -> Vec<Option<MailboxSender>> {
+    let way = |(other, (inbox, notifier)): (usize, (&mut Vec<Receiver<Frame>>, &Arc<Notifier>))| {
         (other != number).then(|| {
-            let (outbox, end) = Outbox::new(capacity, doorbell);
+            let (sender, end) = MailboxSender::new(capacity, notifier);
             inbox.push(end);
-            outbox
+            sender
         })
     };
-    inboxes.iter_mut().zip(doorbells).enumerate().map(way).collect()
+    inboxes.iter_mut().zip(notifiers).enumerate().map(way).collect()
 }
 
 /// Tells of frames that found their ring full, once.
@@ -103,17 +103,17 @@ pub(super) fn report_full(dropped: &mut u64, report: &mut dyn FnMut(DropReason, 
 
 /// Wakes one worker, from any thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Doorbell>);
+pub struct Waker(Arc<Notifier>);
 
 impl Waker {
-    pub(super) fn new(doorbell: &Arc<Doorbell>) -> Self {
-        Self(Arc::clone(doorbell))
+    pub(super) fn new(notifier: &Arc<Notifier>) -> Self {
+        Self(Arc::clone(notifier))
     }
 
     /// Has the worker begin a round, if it sleeps or is about to.
     pub fn wake(&self) {
-        // Whether or not the bell hangs: nothing was put into a ring that the worker would find before it sleeps.
-        self.0.sound();
+        // Armed or not: the rings hold nothing that the worker would find before it sleeps.
+        self.0.signal();
     }
 }
 

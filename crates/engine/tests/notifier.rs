@@ -1,4 +1,4 @@
-//! Notify wakes a worker that sleeps; the worker arms the bell and checks its ports before it sleeps, so no wake-up is lost.
+//! Notify wakes a worker that sleeps; the worker arms the notifier and checks its ports before it sleeps, so no wake-up is lost.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{
-    Batch, Doorbell, FramePool, Function, KernelPath, Output, PoolCache, Port, PortId, Worker, WorkerSettings,
+    Batch, FramePool, Function, KernelPath, Notifier, Output, PoolCache, Port, PortId, Worker, WorkerSettings,
 };
 
 /// Nothing ever comes here, and the worker may sleep on it.
@@ -29,7 +29,7 @@ impl Port for Silent {
 struct Orders {
     given: AtomicU64,
     taken: AtomicU64,
-    bell: OnceLock<Arc<Doorbell>>,
+    notifier: OnceLock<Arc<Notifier>>,
 }
 
 /// Takes orders in its ticks.
@@ -53,8 +53,8 @@ impl Function for Clerk {
         has_orders.then(Instant::now)
     }
 
-    fn attach(&mut self, bell: &Arc<Doorbell>) {
-        assert!(self.0.bell.set(bell.clone()).is_ok(), "told once");
+    fn attach(&mut self, notifier: &Arc<Notifier>) {
+        assert!(self.0.notifier.set(notifier.clone()).is_ok(), "told once");
     }
 }
 
@@ -76,14 +76,14 @@ fn a_sleeping_worker_hears_its_bell() {
     let settings = WorkerSettings { spin_rounds: Some(0), yield_rounds: 0, ..WorkerSettings::default() };
     let worker = Worker::new(pool, ports, Box::new(Clerk(orders.clone())), settings);
     let worker = worker.spawn("worker-0".into(), stop.clone()).unwrap();
-    let bell = orders.bell.get().unwrap();
+    let notifier = orders.notifier.get().unwrap();
     let slept = || worker.counters().polling();
     wait_until(|| slept().timeouts > 0);
     // Whether each finds it asleep, awake or between the two: none is slept over, and sleeping ends for them alone.
     let before = slept();
     for order in 1..=2000 {
         orders.given.store(order, Ordering::Release);
-        bell.ring();
+        notifier.notify();
         wait_until(|| orders.taken.load(Ordering::Acquire) == order);
     }
     let after = slept();

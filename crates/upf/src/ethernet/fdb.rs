@@ -79,7 +79,7 @@ pub enum Refusal {
 
 /// What a source address brought about: sessions whose addresses have changed, for the control side to look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Learned {
+pub struct LearnedAddress {
     /// The session that has a new one.
     pub gained: Option<SessionIndex>,
     /// The session that has lost one.
@@ -88,7 +88,7 @@ pub struct Learned {
 
 /// An address of a session.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct StationEntry {
     station: Station,
     /// The rule that saw it first.
     pdr: PdrId,
@@ -102,17 +102,17 @@ struct Known {
 
 /// The addresses of one session.
 #[derive(Debug, Default)]
-struct OfSession {
-    known: Vec<Known>,
+struct SessionStations {
+    known: Vec<StationEntry>,
     /// Those that have gone, and whom the control plane was told of.
-    gone: Vec<Known>,
+    gone: Vec<StationEntry>,
     /// Control was asked to look, and has not yet.
     asked: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    sessions: HashMap<SessionIndex, OfSession>,
+    sessions: HashMap<SessionIndex, SessionStations>,
     /// Addresses of all sessions.
     count: usize,
     /// Those on the N6 side.
@@ -125,7 +125,7 @@ pub(crate) type Member = (InstanceId, bool, SessionIndex);
 
 /// The Ethernet addresses of a node. Takes its memory with the first Ethernet session.
 #[derive(Debug)]
-pub struct Stations {
+pub struct FdbStations {
     table: OnceLock<Table<Station, Entry>>,
     began: Instant,
     state: Mutex<State>,
@@ -138,7 +138,7 @@ pub struct Stations {
     ageing: Duration,
 }
 
-impl Stations {
+impl FdbStations {
     pub(super) fn new(settings: &EthernetSettings) -> Self {
         Self {
             table: OnceLock::new(),
@@ -200,17 +200,17 @@ impl Stations {
         session: SessionIndex,
         (pdr, tags): (PdrId, SentTags),
         now: Instant,
-    ) -> Result<Learned, Refusal> {
+    ) -> Result<LearnedAddress, Refusal> {
         let second = self.second(now);
         match self.entry(guard, &station) {
             Some(entry) if entry.owner == session.0 => {
                 entry.touch(second);
-                return Ok(Learned::default());
+                return Ok(LearnedAddress::default());
             }
             Some(entry) if self.keeps(entry, second) => return Err(Refusal::Taken),
             _ => {}
         }
-        let known = Known { station, pdr, tags, configured: false, told: false, seen: None };
+        let known = StationEntry { station, pdr, tags, configured: false, told: false, seen: None };
         let mut state = self.state();
         let held = state.sessions.get(&session).map_or(usize::MAX, |own| own.known.len());
         if held >= self.per_session || state.count >= self.addresses_max {
@@ -219,7 +219,7 @@ impl Stations {
         let lost = self.release(guard, &mut state, &station);
         self.put(&mut state, session, known, second).map_err(|_| Refusal::Full)?;
         let gained = ask(&mut state, session);
-        Ok(Learned { gained, lost })
+        Ok(LearnedAddress { gained, lost })
     }
 
     /// Whether an entry is not a session's to take.
@@ -232,20 +232,20 @@ impl Stations {
     ///
     /// # Errors
     /// [`Refusal::Taken`] when a session has just sent from it: then its frame has come back.
-    pub fn hear(&self, guard: &Guard<'_>, station: Station, now: Instant) -> Result<Learned, Refusal> {
+    pub fn hear(&self, guard: &Guard<'_>, station: Station, now: Instant) -> Result<LearnedAddress, Refusal> {
         let second = self.second(now);
         match self.entry(guard, &station) {
             Some(entry) if entry.owner == NETWORK => {
                 entry.touch(second);
-                return Ok(Learned::default());
+                return Ok(LearnedAddress::default());
             }
             Some(entry) if entry.configured || second.saturating_sub(entry.last_second()) < HOLD_S => {
                 return Err(Refusal::Taken);
             }
-            None if self.network_full.load(Ordering::Relaxed) => return Ok(Learned::default()),
+            None if self.network_full.load(Ordering::Relaxed) => return Ok(LearnedAddress::default()),
             _ => {}
         }
-        let Some(table) = self.table.get() else { return Ok(Learned::default()) };
+        let Some(table) = self.table.get() else { return Ok(LearnedAddress::default()) };
         let mut state = self.state();
         let lost = self.release(guard, &mut state, &station);
         // What there is no room for is not known to be there: nothing more follows from that.
@@ -257,7 +257,7 @@ impl Stations {
             table.remove(&station);
         }
         self.network_full.store(state.network.len() >= self.addresses_max, Ordering::Relaxed);
-        Ok(Learned { gained: None, lost })
+        Ok(LearnedAddress { gained: None, lost })
     }
 
     /// Takes an address from whom it belongs to; the session that is to tell of it.
@@ -282,7 +282,7 @@ impl Stations {
         &self,
         state: &mut State,
         session: SessionIndex,
-        known: Known,
+        known: StationEntry,
         second: u32,
     ) -> Result<(), TableError> {
         let table = self.table.get().ok_or(TableError::Full)?;
@@ -299,7 +299,7 @@ impl Stations {
         let mut state = self.state();
         let Some(own) = state.sessions.get_mut(&session) else { return Changes::default() };
         own.asked = false;
-        let said = |known: &Known| (known.pdr, known.station.mac, known.tags);
+        let said = |known: &StationEntry| (known.pdr, known.station.mac, known.tags);
         let new = own.known.iter_mut().filter(|known| !known.told && !known.configured);
         let detected = new
             .map(|known| {
@@ -325,7 +325,7 @@ impl Stations {
         let mut state = self.state();
         let own = state.sessions.get_mut(&session)?;
         let before = own.known.len();
-        let OfSession { known, gone, .. } = own;
+        let SessionStations { known, gone, .. } = own;
         known.retain_mut(|known| {
             let used = self.entry(guard, &known.station).is_some_and(|entry| {
                 // Relaxed: a use that is marked meanwhile counts for the next look.

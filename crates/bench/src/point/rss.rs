@@ -1,26 +1,26 @@
 //! Which worker a packet falls to, as a NIC with a queue for each worker would have it.
 
-use kaido_wire::spread::{self, SpreadBy};
+use kaido_wire::rss::{self, SpreadBy};
 
-use super::plan::{Flows, PointPlan, Spread};
+use super::plan::{Flows, PointPlan, RssMode};
 use crate::frames::{Family, Template, Templates};
 use crate::permutation::Permutation;
 use crate::shape::Shape;
 
 /// Packets of a run in their order: each has a place, and a session.
 #[derive(Debug)]
-pub(super) struct Dealing {
+pub(super) struct RssSimulation {
     /// Of those sessions that have packets.
     order: Permutation,
     shape: Shape,
     flows: Flows,
-    spread: Spread,
+    spread: RssMode,
     workers: u32,
     /// The headers of session 0, to be addressed to others.
     templates: Templates,
 }
 
-impl Dealing {
+impl RssSimulation {
     pub(super) fn new(plan: &PointPlan) -> Self {
         Self {
             order: Permutation::new(plan.shape.active_count(plan.sessions), plan.seed),
@@ -54,12 +54,12 @@ impl Dealing {
         let packet = template.addressed(session);
         let ours = |to: std::net::IpAddr| to == template.family.n3();
         let hash = match self.spread {
-            Spread::Ue => spread::spread(&packet, SpreadBy::Ue, ours),
-            Spread::Teid => spread::spread(&packet, SpreadBy::Teid, ours),
+            RssMode::Ue => rss::spread(&packet, SpreadBy::Ue, ours),
+            RssMode::Teid => rss::spread(&packet, SpreadBy::Teid, ours),
             // The indirection table of a NIC takes the low bits; here the workers need not be a power of two.
-            Spread::FiveTuple => toeplitz_of(template.family, &packet).map(u32::reverse_bits),
+            RssMode::FiveTuple => toeplitz_of(template.family, &packet).map(u32::reverse_bits),
         };
-        hash.map_or(0, |hash| spread::target(hash, self.workers))
+        hash.map_or(0, |hash| rss::target(hash, self.workers))
     }
 
     /// Places and sessions of a round that fall to one worker, into `mine`.
@@ -129,14 +129,14 @@ mod tests {
         assert_eq!(toeplitz(&[&src.octets()[..], &dst.octets(), ports.as_flattened()].concat()), 0x4020_7d3d);
     }
 
-    fn shares(family: Family, direction: Direction, spread: Spread, flows: Flows) -> Vec<usize> {
+    fn shares(family: Family, direction: Direction, spread: RssMode, flows: Flows) -> Vec<usize> {
         let usual = PointPlan::default();
         let plan = PointPlan { family, direction, spread, flows, workers: 4, sessions: 4096, ..usual };
-        let dealing = Dealing::new(&plan);
+        let rss = RssSimulation::new(&plan);
         let mut mine = Vec::new();
         (0..4)
             .map(|worker| {
-                dealing.deal(7, 4096, worker, &mut mine);
+                rss.deal(7, 4096, worker, &mut mine);
                 mine.len()
             })
             .collect()
@@ -147,18 +147,18 @@ mod tests {
         for (family, direction) in
             Family::ALL.into_iter().flat_map(|family| Direction::ALL.map(|direction| (family, direction)))
         {
-            for spread in Spread::ALL {
+            for spread in RssMode::ALL {
                 let shares = shares(family, direction, spread, Flows::Multi);
                 assert_eq!(shares.iter().sum::<usize>(), 4096);
                 let busy = shares.iter().filter(|&&share| share > 900).count();
-                let blind = direction == Direction::Uplink && spread == Spread::FiveTuple;
+                let blind = direction == Direction::Uplink && spread == RssMode::FiveTuple;
                 assert_eq!(
                     busy,
                     if blind { 1 } else { 4 },
                     "{family:?} {direction:?} {spread:?}: {shares:?}"
                 );
             }
-            let single = shares(family, direction, Spread::Ue, Flows::Single);
+            let single = shares(family, direction, RssMode::Ue, Flows::Single);
             assert_eq!(single.iter().filter(|&&share| share == 4096).count(), 1, "{single:?}");
         }
     }

@@ -13,7 +13,7 @@ use crate::rules::PdrId;
 
 /// A packet of a session whose FAR buffers, whole as it came in behind the Ethernet header.
 #[derive(Debug)]
-pub(super) struct Buffered {
+pub(super) struct BufferedPacket {
     pub(super) frame: Frame,
     pub(super) from: PortId,
     pub(super) key: SessionKey,
@@ -32,7 +32,7 @@ pub(super) struct Buffered {
 /// The packets of one session, in the order of arrival.
 #[derive(Debug, Default)]
 struct Queue {
-    packets: VecDeque<Buffered>,
+    packets: VecDeque<BufferedPacket>,
     bytes: usize,
     /// The control plane was told that packets are dropped.
     discard_told: bool,
@@ -71,8 +71,8 @@ impl Buffers {
         &mut self,
         session: SessionIndex,
         suggested: Option<u16>,
-        packet: Buffered,
-    ) -> Result<bool, Buffered> {
+        packet: BufferedPacket,
+    ) -> Result<bool, BufferedPacket> {
         let settings = &self.node.settings;
         let len = packet.frame.packet_len();
         let (waiting, bytes) =
@@ -106,7 +106,7 @@ impl Buffers {
     }
 
     /// Takes all packets of a session, oldest first.
-    pub(super) fn take(&mut self, session: SessionIndex) -> VecDeque<Buffered> {
+    pub(super) fn take(&mut self, session: SessionIndex) -> VecDeque<BufferedPacket> {
         let Queue { packets, bytes, .. } = self.sessions.remove(&session).unwrap_or_default();
         self.packets -= packets.len();
         self.node.buffered.give(packets.len(), bytes as u64);
@@ -114,7 +114,7 @@ impl Buffers {
     }
 
     /// Takes the packets that have waited too long by `now`.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(SessionIndex, Buffered)> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(SessionIndex, BufferedPacket)> {
         let mut due = Vec::new();
         let mut bytes = 0;
         self.sessions.retain(|&session, queue| {

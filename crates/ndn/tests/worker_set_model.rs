@@ -197,7 +197,7 @@ impl Seen {
 }
 
 struct Run {
-    crew: Seen,
+    worker_set: Seen,
     alone: Seen,
     settles: bool,
     phases: [(Option<Phase>, Instant); NAMES.len()],
@@ -206,13 +206,13 @@ struct Run {
 
 impl Run {
     fn new(cached: u32, settles: bool) -> Self {
-        let crew = Seen::new(WORKERS, cached);
-        let phases = [(None, crew.crowd.now); NAMES.len()];
-        Self { crew, alone: Seen::new(1, cached), settles, phases, nonce: 0 }
+        let worker_set = Seen::new(WORKERS, cached);
+        let phases = [(None, worker_set.crowd.now); NAMES.len()];
+        Self { worker_set, alone: Seen::new(1, cached), settles, phases, nonce: 0 }
     }
 
     fn turn(&mut self, uri: usize, back: bool) {
-        let now = self.crew.crowd.now;
+        let now = self.worker_set.crowd.now;
         let (phase, since) = self.phases[uri];
         let is_over = now.saturating_duration_since(since) >= WINDOW;
         let next = match phase {
@@ -222,40 +222,40 @@ impl Run {
             None | Some(Phase::Cooling) => Some(Phase::Warming),
         };
         self.phases[uri] = (next, now);
-        let hash = self.crew.crowd.hash(NAMES[uri]);
-        assert!(self.crew.crowd.balance.hot().set(hash, next));
+        let hash = self.worker_set.crowd.hash(NAMES[uri]);
+        assert!(self.worker_set.crowd.balance.hot().set(hash, next));
     }
 
     fn run(&mut self, step: &Step) {
         match step {
             Step::Interest { name, face, worker } => {
                 self.nonce += 1;
-                self.crew.interest(*worker, *face, *name, self.nonce);
+                self.worker_set.interest(*worker, *face, *name, self.nonce);
                 self.alone.interest(0, *face, *name, self.nonce);
             }
             Step::Loop { which, face, worker } => {
                 // A nonce is remembered for six seconds for certain.
-                let now = self.crew.crowd.now;
+                let now = self.worker_set.crowd.now;
                 let recent =
                     |asked: &&Asked| now.saturating_duration_since(asked.at) < Duration::from_secs(5);
-                let asked: Vec<_> = self.crew.asked.iter().filter(recent).cloned().collect();
+                let asked: Vec<_> = self.worker_set.asked.iter().filter(recent).cloned().collect();
                 if asked.is_empty() {
                     return;
                 }
                 let Asked { uri, nonce, .. } = asked[which.index(asked.len())];
-                if self.crew.from[&nonce] == *face {
+                if self.worker_set.from[&nonce] == *face {
                     return;
                 }
-                self.crew.interest(*worker, *face, uri, nonce);
+                self.worker_set.interest(*worker, *face, uri, nonce);
                 self.alone.interest(0, *face, uri, nonce);
             }
             Step::Answer { which, worker, with_token } => {
-                if self.crew.asked.is_empty() {
+                if self.worker_set.asked.is_empty() {
                     return;
                 }
-                let which = which.index(self.crew.asked.len());
-                let Asked { uri, nonce, .. } = self.crew.asked[which];
-                self.crew.answer(which, *worker, *with_token);
+                let which = which.index(self.worker_set.asked.len());
+                let Asked { uri, nonce, .. } = self.worker_set.asked[which];
+                self.worker_set.answer(which, *worker, *with_token);
                 let same = self.alone.asked.iter().position(|asked| (asked.uri, asked.nonce) == (uri, nonce));
                 if let Some(which) = same {
                     self.alone.answer(which, 0, *with_token);
@@ -263,21 +263,21 @@ impl Run {
             }
             Step::Turn { name, back } => self.turn(*name, *back),
             Step::Pass(millis) => {
-                for seen in [&mut self.crew, &mut self.alone] {
+                for seen in [&mut self.worker_set, &mut self.alone] {
                     seen.settle();
                     seen.crowd.now += Duration::from_millis(*millis);
                     seen.settle();
                 }
             }
             Step::Round(worker) => {
-                self.crew.crowd.turn(*worker);
-                let sent = self.crew.crowd.sent();
-                self.crew.look(sent);
+                self.worker_set.crowd.turn(*worker);
+                let sent = self.worker_set.crowd.sent();
+                self.worker_set.look(sent);
             }
         }
         self.alone.settle();
         if self.settles {
-            self.crew.settle();
+            self.worker_set.settle();
         }
     }
 }
@@ -293,10 +293,10 @@ proptest! {
         for step in &steps {
             run.run(step);
         }
-        let Run { crew, alone, .. } = run;
-        let (crew, alone) = (crew.finish(), alone.finish());
+        let Run { worker_set, alone, .. } = run;
+        let (worker_set, alone) = (worker_set.finish(), alone.finish());
         if settles {
-            prop_assert_eq!(crew, alone, "the name that never turned");
+            prop_assert_eq!(worker_set, alone, "the name that never turned");
         }
     }
 }

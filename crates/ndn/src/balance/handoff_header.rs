@@ -30,7 +30,7 @@ mod tag {
 
 /// What a packet is to do at the worker that it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errand {
+pub(crate) enum HandoffTask {
     /// It is that worker's.
     Here,
     /// An Interest that the worker keeps if it knows it; otherwise it is the other worker's.
@@ -81,17 +81,17 @@ mod flag {
 
 /// Puts a packet's header in front of it, for `worker`; the packet comes back when there is no room.
 #[inline(always)]
-pub(crate) fn pack(worker: u8, errand: Errand, mut packet: Packet) -> Result<Frame, Packet> {
+pub(crate) fn pack(worker: u8, task: HandoffTask, mut packet: Packet) -> Result<Frame, Packet> {
     let Annotations { pit_token, nack, congestion_mark, next_hop_face, non_discovery, no_cache, .. } =
         &packet.annotations;
     let (token, token_len) = pit_token.padded();
-    let is_short = errand == Errand::Here
+    let is_short = task == HandoffTask::Here
         && nack.is_none()
         && *congestion_mark == 0
         && next_hop_face.is_none()
         && usize::from(token_len) <= PitToken::SHORT;
     if !is_short {
-        return pack_long(worker, errand, packet);
+        return pack_long(worker, task, packet);
     }
     let room = packet.frame.prepend(SHORT).and_then(|room| room.first_chunk_mut::<SHORT>());
     let (Some(room), Some(token)) = (room, token.first_chunk::<{ PitToken::SHORT }>()) else {
@@ -108,17 +108,17 @@ pub(crate) fn pack(worker: u8, errand: Errand, mut packet: Packet) -> Result<Fra
 
 #[cold]
 #[inline(never)]
-fn pack_long(worker: u8, errand: Errand, packet: Packet) -> Result<Frame, Packet> {
+fn pack_long(worker: u8, task: HandoffTask, packet: Packet) -> Result<Frame, Packet> {
     let Packet { mut frame, face, annotations } = packet;
     let Some(room) = frame.prepend(LONG).and_then(|room| room.first_chunk_mut::<LONG>()) else {
         return Err(Packet { frame, face, annotations });
     };
     let Annotations { pit_token, nack, congestion_mark, next_hop_face, non_discovery, no_cache, .. } =
         annotations;
-    let (kind, round, then) = match errand {
-        Errand::Here => (0, None, NOBODY),
-        Errand::Ask { then } => (1, None, then),
-        Errand::Round(round) => (2, Some(round), round.last),
+    let (kind, round, then) = match task {
+        HandoffTask::Here => (0, None, NOBODY),
+        HandoffTask::Ask { then } => (1, None, then),
+        HandoffTask::Round(round) => (2, Some(round), round.last),
     };
     let mut flags = 0;
     for (is_set, flag) in [
@@ -148,7 +148,7 @@ fn pack_long(worker: u8, errand: Errand, packet: Packet) -> Result<Frame, Packet
 
 /// Takes the header off a packet from another worker; the frame comes back when it has none.
 #[inline(always)]
-pub(crate) fn unpack(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
+pub(crate) fn unpack(mut frame: Frame) -> Result<(HandoffTask, Packet), Frame> {
     let Some(&[tag, f0, f1, f2, f3, ref token @ ..]) = frame.window::<SHORT_UNPACKED>(0) else {
         return Err(frame);
     };
@@ -165,22 +165,22 @@ pub(crate) fn unpack(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
     if !frame.strip(SHORT_UNPACKED) {
         return Err(frame);
     }
-    Ok((Errand::Here, Packet { frame, face, annotations }))
+    Ok((HandoffTask::Here, Packet { frame, face, annotations }))
 }
 
 #[cold]
 #[inline(never)]
-fn unpack_long(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
+fn unpack_long(mut frame: Frame) -> Result<(HandoffTask, Packet), Frame> {
     let Some(header) = frame.data().first_chunk::<LONG_UNPACKED>().copied() else { return Err(frame) };
     let [_, kind, flags, then, token_len, f0, f1, f2, f3, ref rest @ ..] = header;
     let word = |at: usize| {
         rest.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |octets| u64::from_be_bytes(*octets))
     };
     let is = |flag: u8| flags & flag != 0;
-    let errand = match kind {
-        0 => Errand::Here,
-        1 => Errand::Ask { then },
-        _ => Errand::Round(Round {
+    let task = match kind {
+        0 => HandoffTask::Here,
+        1 => HandoffTask::Ask { then },
+        _ => HandoffTask::Round(Round {
             rest: word(0),
             last: then,
             is_first: is(flag::FIRST),
@@ -200,7 +200,7 @@ fn unpack_long(mut frame: Frame) -> Result<(Errand, Packet), Frame> {
         no_cache: is(flag::NO_CACHE),
     };
     let face = FaceId(u32::from_be_bytes([f0, f1, f2, f3]));
-    if frame.strip(LONG_UNPACKED) { Ok((errand, Packet { frame, face, annotations })) } else { Err(frame) }
+    if frame.strip(LONG_UNPACKED) { Ok((task, Packet { frame, face, annotations })) } else { Err(frame) }
 }
 
 #[cfg(test)]
@@ -210,12 +210,12 @@ mod tests {
 
     use super::*;
 
-    fn errand() -> impl Strategy<Value = Errand> {
+    fn task() -> impl Strategy<Value = HandoffTask> {
         prop_oneof![
-            Just(Errand::Here),
-            (0..64u8).prop_map(|then| Errand::Ask { then }),
+            Just(HandoffTask::Here),
+            (0..64u8).prop_map(|then| HandoffTask::Ask { then }),
             (any::<u64>(), any::<u8>(), any::<bool>(), any::<bool>()).prop_map(
-                |(rest, last, is_first, was_served)| Errand::Round(Round {
+                |(rest, last, is_first, was_served)| HandoffTask::Round(Round {
                     rest,
                     last,
                     is_first,
@@ -228,7 +228,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_packed_comes_out(
-            errand in errand(),
+            task in task(),
             token in prop::collection::vec(any::<u8>(), 0..=32),
             nack in prop::option::of(any::<u64>()),
             mark: u64,
@@ -248,33 +248,33 @@ mod tests {
             };
             let frame = Frame::from_slice(b"octets", || pool.allocate()).unwrap();
             let packet = Packet { frame, face: FaceId(77), annotations };
-            let mut frame = pack(3, errand, packet).unwrap();
+            let mut frame = pack(3, task, packet).unwrap();
             prop_assert!(frame.data()[0] == 3 && frame.strip(1));
             let (unpacked, packet) = unpack(frame).unwrap();
-            prop_assert_eq!((unpacked, packet.face, packet.annotations), (errand, FaceId(77), annotations));
+            prop_assert_eq!((unpacked, packet.face, packet.annotations), (task, FaceId(77), annotations));
             prop_assert_eq!(packet.frame.data(), b"octets");
         }
     }
 
-    fn packed(errand: Errand, annotations: Annotations) -> usize {
+    fn packed(task: HandoffTask, annotations: Annotations) -> usize {
         let pool = FramePool::leak(1).unwrap();
         // As behind an Ethernet header.
         let mut frame = Frame::from_slice(b"ethernet headeroctets", || pool.allocate()).unwrap();
         assert!(frame.strip(14));
-        pack(1, errand, Packet { frame, face: FaceId(7), annotations }).unwrap().headroom()
+        pack(1, task, Packet { frame, face: FaceId(7), annotations }).unwrap().headroom()
     }
 
     #[test]
     fn what_most_packets_say_fits_before_them_in_their_first_line() {
         let token = |len: usize| PitToken::new(&[9; 32][..len]).unwrap();
         let plain = Annotations { pit_token: token(8), no_cache: true, ..Annotations::default() };
-        assert_eq!(packed(Errand::Here, plain), kaido_engine::HEADROOM);
+        assert_eq!(packed(HandoffTask::Here, plain), kaido_engine::HEADROOM);
         let more = Annotations { pit_token: token(9), ..Annotations::default() };
         let marked = Annotations { congestion_mark: 1, ..Annotations::default() };
-        for (errand, annotations) in
-            [(Errand::Ask { then: 2 }, plain), (Errand::Here, more), (Errand::Here, marked)]
+        for (task, annotations) in
+            [(HandoffTask::Ask { then: 2 }, plain), (HandoffTask::Here, more), (HandoffTask::Here, marked)]
         {
-            assert_eq!(packed(errand, annotations), kaido_engine::HEADROOM + 14 - LONG);
+            assert_eq!(packed(task, annotations), kaido_engine::HEADROOM + 14 - LONG);
         }
     }
 

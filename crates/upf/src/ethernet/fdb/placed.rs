@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use kaido_table::{Guard, TableError};
 
-use super::{Known, SentTags, State, Stations, entry_of};
+use super::{FdbStations, SentTags, State, StationEntry, entry_of};
 use crate::ethernet::Station;
 use crate::record::SessionIndex;
 use crate::rules::PdrId;
 
-impl Stations {
+impl FdbStations {
     /// Whether so many addresses that a session's rules name have a place.
     pub(crate) fn has_room(&self, named: usize) -> bool {
         named <= self.per_session && (named == 0 || self.state().count + named <= self.addresses_max)
@@ -44,7 +44,7 @@ impl Stations {
                 .try_for_each(|station| table.replace(station, entry_of(session.0, false, second)))?;
         }
         for &(station, pdr, tags) in named {
-            let known = Known { station, pdr, tags, configured: true, told: false, seen: None };
+            let known = StationEntry { station, pdr, tags, configured: true, told: false, seen: None };
             asked.extend(self.place(guard, &mut state, session, known, second)?);
         }
         Ok(asked)
@@ -53,7 +53,7 @@ impl Stations {
     /// Gives a session an address that the control plane says it has (Ethernet Context Information).
     ///
     /// # Errors
-    /// As [`Stations::configure`].
+    /// As [`FdbStations::configure`].
     pub(crate) fn adopt(
         &self,
         guard: &Guard<'_>,
@@ -62,7 +62,7 @@ impl Stations {
         now: Instant,
     ) -> Result<Option<SessionIndex>, TableError> {
         let second = self.second(now);
-        let known = Known { station, pdr, tags, configured: false, told: true, seen: None };
+        let known = StationEntry { station, pdr, tags, configured: false, told: true, seen: None };
         self.place(guard, &mut self.state(), session, known, second)
     }
 
@@ -71,7 +71,7 @@ impl Stations {
         guard: &Guard<'_>,
         state: &mut State,
         session: SessionIndex,
-        known: Known,
+        known: StationEntry,
         second: u32,
     ) -> Result<Option<SessionIndex>, TableError> {
         let entry = self.entry(guard, &known.station);
@@ -98,7 +98,7 @@ impl Stations {
         if let Some(own) = state.sessions.get_mut(&session) {
             own.gone.retain(|other| other.station != known.station);
         }
-        self.put(state, session, Known { told: told || known.told, ..known }, second)?;
+        self.put(state, session, StationEntry { told: told || known.told, ..known }, second)?;
         Ok(lost)
     }
 }

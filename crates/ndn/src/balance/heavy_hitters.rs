@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 
-use super::hot::{HOT_MAX, HotNames, Phase};
+use super::hot::{HOT_MAX, HeavyHitters, Phase};
 use super::summary::Summary;
 use crate::table::{component_len, is_digest};
 
@@ -59,7 +59,7 @@ pub struct HotName {
 
 /// A name that is hot, or was.
 #[derive(Clone, Debug)]
-struct Turned {
+struct HeavyHitter {
     hash: u64,
     /// What it is called, once one of its Interests was looked at: counts know hashes alone.
     name: Option<ArrayVec<u8, SHOWN_MAX>>,
@@ -82,16 +82,16 @@ struct Report {
 
 /// The counts of all workers, and what follows from them.
 #[derive(Debug)]
-pub(super) struct Census {
+pub(super) struct HeavyHitterCounts {
     settings: BalanceSettings,
     reports: Vec<Option<Report>>,
     judged: Option<Instant>,
-    turned: Vec<Turned>,
+    turned: Vec<HeavyHitter>,
     /// Scratch memory: the names of all reports.
     merged: Vec<(u64, u32, u32)>,
 }
 
-impl Census {
+impl HeavyHitterCounts {
     pub(super) fn new(settings: BalanceSettings, workers: u8) -> Self {
         Self {
             settings,
@@ -103,7 +103,7 @@ impl Census {
     }
 
     /// Takes what a worker has sampled, and judges if it is time to.
-    pub(super) fn report(&mut self, worker: u8, summary: &Summary, now: Instant, hot: &HotNames) {
+    pub(super) fn report(&mut self, worker: u8, summary: &Summary, now: Instant, hot: &HeavyHitters) {
         let Some(place) = self.reports.get_mut(usize::from(worker)) else { return };
         let report = place.get_or_insert_with(|| Report {
             at: now,
@@ -122,7 +122,7 @@ impl Census {
         }
     }
 
-    fn judge(&mut self, now: Instant, hot: &HotNames) {
+    fn judge(&mut self, now: Instant, hot: &HeavyHitters) {
         let total = self.merge(now);
         // Shares are of what one worker has to do in the mean.
         let fair = (total / u64::try_from(self.reports.len()).unwrap_or(1).max(1)).max(1);
@@ -151,7 +151,7 @@ impl Census {
                 && !self.turned.iter().any(|turned| turned.hash == hash)
                 && hot.set(hash, Some(Phase::Warming))
             {
-                self.turned.push(Turned {
+                self.turned.push(HeavyHitter {
                     hash,
                     name: None,
                     phase: Phase::Warming,
@@ -207,8 +207,8 @@ impl Census {
 
     /// The names that are hot.
     pub(super) fn hot_names(&self) -> Vec<HotName> {
-        let is_hot = |turned: &&Turned| turned.phase != Phase::Cooling;
-        let shown = |turned: &Turned| HotName {
+        let is_hot = |turned: &&HeavyHitter| turned.phase != Phase::Cooling;
+        let shown = |turned: &HeavyHitter| HotName {
             hash: turned.hash,
             name: turned.name.as_ref().map(|name| name.to_vec()),
             share_ppm: turned.share_ppm,
@@ -217,7 +217,7 @@ impl Census {
     }
 }
 
-impl Turned {
+impl HeavyHitter {
     /// Whether it has a place in the table: when it has cooled for a window, it is like all others.
     fn is_there(&self, now: Instant) -> bool {
         self.phase != Phase::Cooling || now.saturating_duration_since(self.at) < WINDOW
@@ -246,8 +246,8 @@ mod tests {
     use crate::table::build::{name, with_digest};
 
     struct Rig {
-        census: Census,
-        hot: HotNames,
+        counts: HeavyHitterCounts,
+        hot: HeavyHitters,
         start: Instant,
         summaries: Vec<Summary>,
     }
@@ -257,8 +257,8 @@ mod tests {
             let settings = BalanceSettings { calm: Duration::from_secs(5), ..BalanceSettings::default() };
             let summaries = vec![Summary::default(); workers.into()];
             Self {
-                census: Census::new(settings, workers),
-                hot: HotNames::new(),
+                counts: HeavyHitterCounts::new(settings, workers),
+                hot: HeavyHitters::new(),
                 start: Instant::now(),
                 summaries,
             }
@@ -273,7 +273,7 @@ mod tests {
                     let is_hot = sample % 1000 < in_a_thousand;
                     summary.add(if is_hot { 4 } else { (sample * 977 + millis) << 8 | 0xf0 });
                 });
-                self.census.report(worker, summary, now, &self.hot);
+                self.counts.report(worker, summary, now, &self.hot);
             }
             self.hot.phase(4)
         }
@@ -289,7 +289,7 @@ mod tests {
             rig.at(millis, 80);
         }
         assert_eq!((rig.at(2000, 80), rig.hot.len()), (Some(Phase::Warming), 1));
-        assert!((60_000..=80_000).contains(&rig.census.hot_names()[0].share_ppm));
+        assert!((60_000..=80_000).contains(&rig.counts.hot_names()[0].share_ppm));
         assert_eq!(rig.at(13_000, 40), Some(Phase::Hot), "less than turns hot, more than lets cool");
         for millis in (13_200..30_000).step_by(200) {
             assert_eq!(rig.at(millis, 40), Some(Phase::Hot));
@@ -308,24 +308,26 @@ mod tests {
         }
         assert_eq!(rig.at(60_000, 1), Some(Phase::Cooling));
         assert_eq!(rig.at(71_000, 1), None);
-        assert!(rig.hot.is_empty() && rig.census.hot_names().is_empty());
+        assert!(rig.hot.is_empty() && rig.counts.hot_names().is_empty());
     }
 
     #[test]
     fn hot_names_are_shown_without_digest_and_within_a_bound() {
         let mut rig = Rig::new(2);
         rig.at(0, 200);
-        assert_eq!(rig.census.hot_names()[0].name, None);
-        assert!(rig.census.lacks_names());
+        assert_eq!(rig.counts.hot_names()[0].name, None);
+        assert!(rig.counts.lacks_names());
         let shown = |name: &[u8]| {
-            let mut census =
-                Census { turned: rig.census.turned.clone(), ..Census::new(BalanceSettings::default(), 2) };
-            census.learn(5, b"\x08\x01x");
-            assert!(census.lacks_names(), "of another name");
-            census.learn(4, name);
-            assert!(!census.lacks_names());
-            census.learn(4, b"\x08\x01x");
-            census.hot_names()[0].name.clone().unwrap()
+            let mut counts = HeavyHitterCounts {
+                turned: rig.counts.turned.clone(),
+                ..HeavyHitterCounts::new(BalanceSettings::default(), 2)
+            };
+            counts.learn(5, b"\x08\x01x");
+            assert!(counts.lacks_names(), "of another name");
+            counts.learn(4, name);
+            assert!(!counts.lacks_names());
+            counts.learn(4, b"\x08\x01x");
+            counts.hot_names()[0].name.clone().unwrap()
         };
         let (short, long) = (name("a/b"), name(&"component/".repeat(60)));
         assert_eq!(shown(&short), short);
@@ -336,28 +338,28 @@ mod tests {
 
     #[test]
     fn few_interests_make_nothing_hot() {
-        let (mut census, hot, start) =
-            (Census::new(BalanceSettings::default(), 2), HotNames::new(), Instant::now());
+        let (mut counts, hot, start) =
+            (HeavyHitterCounts::new(BalanceSettings::default(), 2), HeavyHitters::new(), Instant::now());
         let mut summary = Summary::default();
         (0..60).for_each(|_| summary.add(4));
-        census.report(0, &summary, start, &hot);
-        census.report(1, &summary, start + REPORT_EVERY, &hot);
+        counts.report(0, &summary, start, &hot);
+        counts.report(1, &summary, start + REPORT_EVERY, &hot);
         assert!(hot.is_empty());
         (0..60).for_each(|_| summary.add(4));
-        census.report(0, &summary, start + 2 * REPORT_EVERY, &hot);
+        counts.report(0, &summary, start + 2 * REPORT_EVERY, &hot);
         assert_eq!(hot.phase(4), Some(Phase::Warming));
     }
 
     #[test]
     fn no_more_names_are_hot_than_there_is_room_for() {
-        let (mut census, hot, start) =
-            (Census::new(BalanceSettings::default(), 64), HotNames::new(), Instant::now());
+        let (mut counts, hot, start) =
+            (HeavyHitterCounts::new(BalanceSettings::default(), 64), HeavyHitters::new(), Instant::now());
         for worker in 0..64u8 {
             let mut summary = Summary::default();
             let name = |number: u64| (u64::from(worker) * 16 + number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (0..1600).for_each(|number| summary.add(name(number % 16)));
-            census.report(worker, &summary, start + REPORT_EVERY * u32::from(worker), &hot);
+            counts.report(worker, &summary, start + REPORT_EVERY * u32::from(worker), &hot);
         }
-        assert!(hot.len() > 16 && hot.len() <= HOT_MAX && census.turned.len() == hot.len());
+        assert!(hot.len() > 16 && hot.len() <= HOT_MAX && counts.turned.len() == hot.len());
     }
 }

@@ -8,9 +8,9 @@ use kaido_engine::reorder::Reordering;
 use kaido_upf::node::Node;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::lane::{Lane, Round};
 use super::plan::PointPlan;
-use super::sharing::{Commons, Feeder, Sharer};
+use super::sharing::{Feeder, SharedParts, Sharer};
+use super::worker_lane::{PointWorker, Round};
 use crate::BenchError;
 use crate::result::Latency;
 
@@ -31,7 +31,7 @@ pub(super) struct Totals {
 }
 
 /// What one worker has to tell at the end.
-pub(super) struct Told {
+pub(super) struct WorkerSummary {
     pub(super) latency: Latency,
     pub(super) reordering: Reordering,
     pub(super) off_cpu_ns: u64,
@@ -39,7 +39,7 @@ pub(super) struct Told {
 }
 
 /// What the threads share.
-pub(super) struct Course<'p> {
+pub(super) struct RoundBarrier<'p> {
     plan: &'p PointPlan,
     stop: &'p AtomicBool,
     barrier: Barrier,
@@ -50,7 +50,7 @@ pub(super) struct Course<'p> {
     rounds: Vec<Mutex<Round>>,
     failed: Mutex<Option<BenchError>>,
     totals: Mutex<Totals>,
-    commons: Option<Commons>,
+    commons: Option<SharedParts>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,11 +59,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A worker, whichever way packets reach it.
 enum Runner<'p> {
-    Own(Box<Lane<'p>>),
+    Own(Box<PointWorker<'p>>),
     Sharing(Box<Sharer<'p>>, Option<Box<Feeder<'p>>>),
 }
 
-impl<'p> Course<'p> {
+impl<'p> RoundBarrier<'p> {
     pub(super) fn new(plan: &'p PointPlan, pool: &'static FramePool, stop: &'p AtomicBool) -> Self {
         Self {
             plan,
@@ -75,7 +75,7 @@ impl<'p> Course<'p> {
             rounds: (0..plan.workers).map(|_| Mutex::default()).collect(),
             failed: Mutex::new(None),
             totals: Mutex::new(Totals::new(plan.workers)),
-            commons: plan.shared_order().map(|order| Commons::new(plan, order, pool)),
+            commons: plan.shared_order().map(|order| SharedParts::new(plan, order, pool)),
         }
     }
 
@@ -86,7 +86,7 @@ impl<'p> Course<'p> {
         cpu: Option<usize>,
         node: &Arc<Node>,
         pool: &'static FramePool,
-    ) -> Option<Told> {
+    ) -> Option<WorkerSummary> {
         if let Some(cpu) = cpu {
             let mut one = CpuSet::new();
             one.set(cpu);
@@ -129,7 +129,7 @@ impl<'p> Course<'p> {
         Ok(match &self.commons {
             None => {
                 let number = u32::try_from(number).unwrap_or(u32::MAX);
-                Runner::Own(Box::new(Lane::new(self.plan, number, node, pool)?))
+                Runner::Own(Box::new(PointWorker::new(self.plan, number, node, pool)?))
             }
             Some(commons) => Runner::Sharing(
                 Box::new(Sharer::new(commons, node, pool)?),
@@ -185,14 +185,14 @@ impl<'p> Course<'p> {
 impl Runner<'_> {
     fn prepare(&mut self, first: u64, count: usize) -> Result<(), BenchError> {
         match self {
-            Self::Own(lane) => lane.prepare(first, count),
+            Self::Own(worker_lane) => worker_lane.prepare(first, count),
             Self::Sharing(_, feeder) => feeder.as_mut().map_or(Ok(()), |feeder| feeder.fill(first, count)),
         }
     }
 
     fn run(&mut self, count: usize) -> Result<Round, BenchError> {
         match self {
-            Self::Own(lane) => lane.run(),
+            Self::Own(worker_lane) => worker_lane.run(),
             Self::Sharing(sharer, _) => Ok(sharer.run(count)),
         }
     }
@@ -206,7 +206,7 @@ impl Runner<'_> {
 
     fn forget(&mut self, next: u64) {
         match self {
-            Self::Own(lane) => lane.forget(next),
+            Self::Own(worker_lane) => worker_lane.forget(next),
             Self::Sharing(sharer, feeder) => {
                 sharer.forget();
                 feeder.iter_mut().for_each(|feeder| feeder.forget());
@@ -214,15 +214,15 @@ impl Runner<'_> {
         }
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> WorkerSummary {
         match self {
-            Self::Own(lane) => Told {
-                latency: lane.latency.clone(),
-                reordering: lane.reordering(),
-                off_cpu_ns: lane.off_cpu_ns(),
-                counts: lane.counts(),
+            Self::Own(worker_lane) => WorkerSummary {
+                latency: worker_lane.latency.clone(),
+                reordering: worker_lane.reordering(),
+                off_cpu_ns: worker_lane.off_cpu_ns(),
+                counts: worker_lane.counts(),
             },
-            Self::Sharing(sharer, feeder) => Told {
+            Self::Sharing(sharer, feeder) => WorkerSummary {
                 latency: Latency::default(),
                 reordering: feeder.as_ref().map(|feeder| feeder.reordering()).unwrap_or_default(),
                 off_cpu_ns: 0,

@@ -7,10 +7,10 @@ use kaido_engine::reorder::{ReorderMeter, Reordering};
 use kaido_engine::{Frame, FramePool, PoolCache, Worker};
 use kaido_upf::node::Node;
 
-use super::dealing::Dealing;
 use super::paced::{Leg, Line, LineClock, account};
 use super::plan::PointPlan;
 use super::pmu::{CPU_EVENTS, Counters, counted};
+use super::rss::RssSimulation;
 use crate::BenchError;
 use crate::clock::timed;
 use crate::frames::{Direction, Template};
@@ -36,7 +36,7 @@ pub(super) struct Round {
 }
 
 /// How packets reach the worker.
-enum Way {
+enum Delivery {
     /// All lie ready: the ends of the N3 and the N6 port.
     Ready([Feed; 2]),
     /// They come at a rate, on a clock that stood at `at` nanoseconds when the last round ended.
@@ -44,12 +44,12 @@ enum Way {
 }
 
 /// A worker of a point.
-pub(super) struct Lane<'p> {
+pub(super) struct PointWorker<'p> {
     plan: &'p PointPlan,
     number: u32,
-    dealing: Dealing,
+    rss: RssSimulation,
     worker: Worker,
-    way: Way,
+    way: Delivery,
     cache: PoolCache,
     /// Places and sessions of this worker's packets of the round.
     mine: Vec<(u64, u32)>,
@@ -75,7 +75,7 @@ pub(super) fn drive(worker: &mut Worker, mut is_done: impl FnMut(usize) -> bool)
     received
 }
 
-impl<'p> Lane<'p> {
+impl<'p> PointWorker<'p> {
     /// On the thread that will run it: its performance counters are the thread's.
     pub(super) fn new(
         plan: &'p PointPlan,
@@ -87,19 +87,19 @@ impl<'p> Lane<'p> {
             None => {
                 let ((n3, n3_port), (n6, n6_port)) =
                     (Feed::new(plan.packets_per_round), Feed::new(plan.packets_per_round));
-                (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, Way::Ready([n3, n6]))
+                (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, Delivery::Ready([n3, n6]))
             }
             Some(rate) => {
                 let clock = Arc::new(LineClock::new(plan.clock));
                 let ((n3, n3_port), (n6, n6_port)) = (Line::new(clock.clone()), Line::new(clock.clone()));
-                let way = Way::Paced { lines: [n3, n6], clock, at: 0, ns_per_place: 1e9 / rate };
+                let way = Delivery::Paced { lines: [n3, n6], clock, at: 0, ns_per_place: 1e9 / rate };
                 (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, way)
             }
         };
         Ok(Self {
             plan,
             number,
-            dealing: Dealing::new(plan),
+            rss: RssSimulation::new(plan),
             worker,
             way,
             cache: pool.cache(),
@@ -115,10 +115,10 @@ impl<'p> Lane<'p> {
 
     /// Makes this worker's packets of the round that begins at a place.
     pub(super) fn prepare(&mut self, first: u64, count: usize) -> Result<(), BenchError> {
-        self.dealing.deal(first, count, self.number, &mut self.mine);
+        self.rss.deal(first, count, self.number, &mut self.mine);
         self.frames.clear();
         for (number, &(place, session)) in (0u16..=u16::MAX).zip(&self.mine) {
-            let template = self.dealing.template(session, place);
+            let template = self.rss.template(session, place);
             let Some(mut frame) = self.cache.allocate() else {
                 return Err(BenchError::Point("the frame pool has too few frames".to_owned()));
             };
@@ -136,8 +136,8 @@ impl<'p> Lane<'p> {
         let sent = self.frames.len();
         let frames = std::mem::take(&mut self.frames);
         let (round, out) = match &self.way {
-            Way::Ready(_) => self.run_ready(frames),
-            Way::Paced { .. } => self.run_paced(frames),
+            Delivery::Ready(_) => self.run_ready(frames),
+            Delivery::Paced { .. } => self.run_paced(frames),
         };
         let accounted = out.len() + usize::try_from(round.lost).unwrap_or(usize::MAX);
         if accounted != sent {
@@ -156,7 +156,7 @@ impl<'p> Lane<'p> {
 
     fn run_ready(&mut self, frames: Vec<Frame>) -> (Round, Vec<Frame>) {
         let sent = frames.len();
-        let Way::Ready(feeds) = &self.way else { return (Round::default(), frames) };
+        let Delivery::Ready(feeds) = &self.way else { return (Round::default(), frames) };
         let (come, leave) = ends(self.plan.direction, feeds);
         come.load(frames);
         // The ports take the frames over.
@@ -179,7 +179,7 @@ impl<'p> Lane<'p> {
     }
 
     fn run_paced(&mut self, frames: Vec<Frame>) -> (Round, Vec<Frame>) {
-        let Way::Paced { lines, clock, at, ns_per_place } = &mut self.way else {
+        let Delivery::Paced { lines, clock, at, ns_per_place } = &mut self.way else {
             return (Round::default(), frames);
         };
         if frames.is_empty() {
@@ -215,7 +215,7 @@ impl<'p> Lane<'p> {
     fn judge(&mut self, out: &[Frame], sent: u64) -> Result<(), BenchError> {
         for (at, frame) in out.iter().enumerate() {
             // All flows have it at the same place.
-            let number = self.dealing.template(0, 0).number_of(frame.data());
+            let number = self.rss.template(0, 0).number_of(frame.data());
             self.reordering.arrived(self.passed + u64::from(number));
             if at % JUDGED_EVERY != 0 {
                 continue;
@@ -223,7 +223,7 @@ impl<'p> Lane<'p> {
             let Some(&(place, session)) = self.mine.get(usize::from(number)) else {
                 return Err(wrong(self.plan, 0, format!("it has the number {number}")));
             };
-            judge_one(self.plan, self.dealing.template(session, place), session, number, frame)?;
+            judge_one(self.plan, self.rss.template(session, place), session, number, frame)?;
         }
         self.passed += sent;
         Ok(())
@@ -231,7 +231,7 @@ impl<'p> Lane<'p> {
 
     /// Forgets what the round that warmed up gave, and what still waited: the next round begins at a place, on time.
     pub(super) fn forget(&mut self, next: u64) {
-        if let Way::Paced { at, ns_per_place, .. } = &mut self.way {
+        if let Delivery::Paced { at, ns_per_place, .. } = &mut self.way {
             *at = due(next, *ns_per_place);
         }
         self.latency = Latency::default();
@@ -249,8 +249,8 @@ impl<'p> Lane<'p> {
     /// Wall time left out because the thread was not on a CPU.
     pub(super) fn off_cpu_ns(&self) -> u64 {
         match &self.way {
-            Way::Ready(_) => 0,
-            Way::Paced { clock, .. } => clock.off_cpu_ns(),
+            Delivery::Ready(_) => 0,
+            Delivery::Paced { clock, .. } => clock.off_cpu_ns(),
         }
     }
 

@@ -1,19 +1,19 @@
-//! The usual pending Interest: of one downstream and one upstream, with all that there is to know of it in one line and its
+//! The pending Interest of one downstream and one upstream, with all that there is to know of it in one line and its
 //! name. It is made in one step and ended in one.
 
-use kaido_table::{Occupied, Vacancy};
+use kaido_table::{OccupiedEntry, VacantEntry};
 
 use super::names::Prefixes;
 use super::pit::{BEYOND, Pit, Slot};
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
 use crate::packet::{FaceId, PitToken};
 
-/// A usual pending Interest.
+/// A pending Interest of one downstream and one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sole {
+pub struct SingleDownstream {
     slot: u32,
     /// Where it lies in the index.
-    place: Occupied,
+    place: OccupiedEntry,
     /// The hash of its name.
     pub hash: u64,
     /// Who waits.
@@ -25,15 +25,15 @@ pub struct Sole {
 }
 
 impl Pit {
-    /// Makes an entry for a usual Interest whose name [has none](Pit::vacancy): one downstream waits, and one
-    /// upstream is asked. The token that Data for it is to carry; `None`, and nothing has been done, when it is not so usual
+    /// Makes an entry for a fast-path Interest whose name [has none](Pit::vacancy): one downstream waits, and one
+    /// upstream is asked. The token that Data for it is to carry; `None`, and nothing has been done, when it is not eligible
     /// or there is no room.
     #[inline(always)]
-    pub fn open(
+    pub fn insert_fast(
         &mut self,
         name: &[u8],
         prefixes: &Prefixes,
-        vacancy: Vacancy,
+        vacancy: VacantEntry,
         must_be_fresh: bool,
         waits: &InRecord,
         asked: &OutRecord,
@@ -61,11 +61,11 @@ impl Pit {
         Some(self.token(Slot(slot)))
     }
 
-    /// The pending Interest of a token, if it is a usual one that Data of this name satisfies, and no other: an Interest of
+    /// The pending Interest of a token, if it is one that Data of this name satisfies, and no other: an Interest of
     /// the very name, from one face and to one, no other Interest of it, and none that may be a prefix of it. `None` says
     /// nothing.
     #[inline(always)]
-    pub fn sole(&self, token: &PitToken, name: &[u8]) -> Option<Sole> {
+    pub fn single_downstream(&self, token: &PitToken, name: &[u8]) -> Option<SingleDownstream> {
         let (generation, slot) = self.read_token(token)?;
         let entry = self.entries.get(slot as usize)?;
         let unusual = flag::DIGEST | flag::CAN_BE_PREFIX | flag::REST;
@@ -80,21 +80,21 @@ impl Pit {
         }
         let place = self.index.only(entry.hash, slot)?;
         let (waits, asked) = (entry.input()?, entry.out()?);
-        Some(Sole { slot, place, hash: entry.hash, waits, asked: asked.face, nonce: asked.nonce })
+        Some(SingleDownstream { slot, place, hash: entry.hash, waits, asked: asked.face, nonce: asked.nonce })
     }
 
     /// Whether stale Data from a cache does not satisfy an entry.
     #[inline(always)]
-    pub fn must_be_fresh(&self, sole: &Sole) -> bool {
-        self.selectors(Slot(sole.slot)).must_be_fresh
+    pub fn must_be_fresh(&self, pending: &SingleDownstream) -> bool {
+        self.selectors(Slot(pending.slot)).must_be_fresh
     }
 
     /// Removes an entry whose Data has come.
     #[inline(always)]
-    pub fn end(&mut self, sole: &Sole) {
-        self.index.vacate(sole.place);
-        self.accounts.refund(sole.waits.account, 1);
-        self.free_entry(sole.slot);
+    pub fn erase_fast(&mut self, pending: &SingleDownstream) {
+        self.index.vacate(pending.place);
+        self.accounts.refund(pending.waits.account, 1);
+        self.free_entry(pending.slot);
     }
 }
 
@@ -104,25 +104,29 @@ mod tests {
     use super::super::pit::tests::{PLAIN, PREFIX, downstream, hashed, insert, pit};
     use super::super::pit_entry::Selectors;
     use super::*;
-    use crate::moment::Moment;
+    use crate::moment::NodeInstant;
 
     #[test]
     fn data_is_for_one_alone_by_its_token_and_name() {
         let mut pit = pit(20);
         let slot = insert(&mut pit, &name("a/b"), PLAIN).unwrap();
         let token = pit.token(slot);
-        assert_eq!(pit.sole(&token, &name("a/b")), None, "nobody waits yet, and nobody was asked");
+        assert_eq!(
+            pit.single_downstream(&token, &name("a/b")),
+            None,
+            "nobody waits yet, and nobody was asked"
+        );
         let ready = |pit: &mut Pit, slot| {
-            pit.wait(slot, &downstream(1, 7, 100)).unwrap();
-            let sent = OutRecord { sent: Moment::default(), face: FaceId(2), nonce: 7, nack: None };
-            pit.ask(slot, &sent).unwrap();
+            pit.insert_in_record(slot, &downstream(1, 7, 100)).unwrap();
+            let sent = OutRecord { sent: NodeInstant::default(), face: FaceId(2), nonce: 7, nack: None };
+            pit.insert_out_record(slot, &sent).unwrap();
         };
         ready(&mut pit, slot);
-        let sole = pit.sole(&token, &name("a/b")).unwrap();
-        assert_eq!((sole.waits, sole.asked, sole.nonce), (downstream(1, 7, 100), FaceId(2), 7));
-        assert_eq!(sole.hash, hashed(&name("a/b")).whole());
-        assert_eq!(pit.sole(&token, &name("a/c")), None);
-        assert_eq!(pit.sole(&PitToken::NONE, &name("a/b")), None);
+        let pending = pit.single_downstream(&token, &name("a/b")).unwrap();
+        assert_eq!((pending.waits, pending.asked, pending.nonce), (downstream(1, 7, 100), FaceId(2), 7));
+        assert_eq!(pending.hash, hashed(&name("a/b")).whole());
+        assert_eq!(pit.single_downstream(&token, &name("a/c")), None);
+        assert_eq!(pit.single_downstream(&PitToken::NONE, &name("a/b")), None);
         // Whatever else the Data may satisfy: of a shorter prefix, of a digest, of other selectors.
         let fresh = Selectors { must_be_fresh: true, ..PLAIN };
         for (other, selectors) in [
@@ -133,26 +137,26 @@ mod tests {
         ] {
             let other = insert(&mut pit, &other, selectors).unwrap();
             ready(&mut pit, other);
-            assert_eq!(pit.sole(&token, &name("a/b")), None);
-            assert_eq!(pit.sole(&pit.token(other), &pit.name(other)), None);
-            pit.remove(other);
-            assert_eq!(pit.sole(&token, &name("a/b")), Some(sole));
+            assert_eq!(pit.single_downstream(&token, &name("a/b")), None);
+            assert_eq!(pit.single_downstream(&pit.token(other), &pit.name(other)), None);
+            pit.erase(other);
+            assert_eq!(pit.single_downstream(&token, &name("a/b")), Some(pending));
         }
         for longer in [name("a/b/c"), name(&"x/".repeat(40))] {
             insert(&mut pit, &longer, PREFIX).unwrap();
-            assert_eq!(pit.sole(&token, &name("a/b")), Some(sole));
+            assert_eq!(pit.single_downstream(&token, &name("a/b")), Some(pending));
         }
-        pit.wait(slot, &downstream(3, 8, 100)).unwrap();
-        assert_eq!(pit.sole(&token, &name("a/b")), None, "two wait");
-        pit.remove(slot);
-        assert_eq!(pit.sole(&token, &name("a/b")), None);
+        pit.insert_in_record(slot, &downstream(3, 8, 100)).unwrap();
+        assert_eq!(pit.single_downstream(&token, &name("a/b")), None, "two wait");
+        pit.erase(slot);
+        assert_eq!(pit.single_downstream(&token, &name("a/b")), None);
         let again = insert(&mut pit, &name("a/b"), PLAIN).unwrap();
         ready(&mut pit, again);
-        let again = pit.sole(&pit.token(again), &name("a/b")).unwrap();
-        pit.end(&again);
+        let again = pit.single_downstream(&pit.token(again), &name("a/b")).unwrap();
+        pit.erase_fast(&again);
         assert_eq!(pit.find(&name("a/b"), &hashed(&name("a/b")), PLAIN), None);
         let deep = insert(&mut pit, &name(&"x/".repeat(41)), PLAIN).unwrap();
         ready(&mut pit, deep);
-        assert_eq!(pit.sole(&pit.token(deep), &pit.name(deep)), None, "a prefix of it waits");
+        assert_eq!(pit.single_downstream(&pit.token(deep), &pit.name(deep)), None, "a prefix of it waits");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   worker 0: function ─▶ | 1 | frame | ─▶ ring 0 to 1 ─▶ worker 1: function ◀ | frame |
-//!                                              ╰─ bell, when that worker sleeps
+//!                                              ╰─ notify, when that worker sleeps
 //! ```
 //!
 //! A function that has work in which a packet belongs to one worker, and only reading the packet tells to which, hands it over
@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::Receiver;
-use super::door::{Door, Outbox, Waker, outboxes, report_full};
+use super::mailbox::{Mailbox, MailboxSender, Waker, report_full, senders};
 use crate::batch::{BATCH_MAX, Batch};
-use crate::doorbell::Doorbell;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
+use crate::notifier::Notifier;
 use crate::pool::PoolCache;
 use crate::port::Port;
 
@@ -28,10 +28,10 @@ const RING: (u32, u32) = (256, 1024);
 
 /// One worker's port to the others.
 #[derive(Debug)]
-pub struct CrewPort {
+pub struct HandoffPort {
     /// By worker; none for this one.
-    outboxes: Vec<Option<Outbox>>,
-    door: Door,
+    senders: Vec<Option<MailboxSender>>,
+    mailbox: Mailbox,
     /// The inbox that is looked at first.
     first: usize,
     /// Frames that found their ring full and were not told of.
@@ -45,50 +45,50 @@ pub struct CrewPort {
 ///
 /// # Panics
 /// When there are more than 256 workers.
-pub fn crew(workers: usize) -> io::Result<Vec<CrewPort>> {
+pub fn handoff_ports(workers: usize) -> io::Result<Vec<HandoffPort>> {
     assert!(workers <= 256, "{workers} workers");
     #[allow(clippy::cast_possible_truncation)] // At most 256.
     let capacity = (CAPACITY / (workers.max(1) as u32)).clamp(RING.0, RING.1);
-    let doorbells = (0..workers).map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
-    let mut inboxes: Vec<Vec<Receiver<Frame>>> = doorbells.iter().map(|_| Vec::new()).collect();
+    let notifiers = (0..workers).map(|_| Notifier::new()).collect::<Result<Vec<_>, _>>()?;
+    let mut inboxes: Vec<Vec<Receiver<Frame>>> = notifiers.iter().map(|_| Vec::new()).collect();
     let ways: Vec<_> =
-        (0..workers).map(|number| outboxes(number, capacity, &mut inboxes, &doorbells)).collect();
-    let parts = ways.into_iter().zip(inboxes).zip(doorbells);
-    let port = |((outboxes, inboxes), doorbell)| CrewPort {
-        outboxes,
-        door: Door::new(inboxes, doorbell),
+        (0..workers).map(|number| senders(number, capacity, &mut inboxes, &notifiers)).collect();
+    let parts = ways.into_iter().zip(inboxes).zip(notifiers);
+    let port = |((senders, inboxes), notifier)| HandoffPort {
+        senders,
+        mailbox: Mailbox::new(inboxes, notifier),
         first: 0,
         dropped: 0,
     };
     Ok(parts.map(port).collect())
 }
 
-impl CrewPort {
+impl HandoffPort {
     /// Wakes the worker that has this port.
     pub fn waker(&self) -> Waker {
-        Waker::new(&self.door.doorbell)
+        Waker::new(&self.mailbox.notifier)
     }
 
     /// Puts a frame into the ring of the worker that it names.
     fn give(&mut self, mut frame: Frame) -> Result<(), (Frame, DropReason)> {
         let worker = frame.data().first().map(|&worker| usize::from(worker));
-        let outbox = worker.and_then(|worker| self.outboxes.get_mut(worker)).and_then(Option::as_mut);
-        let Some(outbox) = outbox.filter(|_| frame.strip(1)) else {
+        let sender = worker.and_then(|worker| self.senders.get_mut(worker)).and_then(Option::as_mut);
+        let Some(sender) = sender.filter(|_| frame.strip(1)) else {
             return Err((frame, DropReason::TxError));
         };
-        outbox.put(frame).map_err(|frame| (frame, DropReason::HandoffFull))
+        sender.put(frame).map_err(|frame| (frame, DropReason::HandoffFull))
     }
 }
 
-impl Port for CrewPort {
+impl Port for HandoffPort {
     fn receive(&mut self, _pool: &mut PoolCache, batch: &mut Batch) {
-        self.door.awake();
-        let count = self.door.inboxes.len();
+        self.mailbox.awake();
+        let count = self.mailbox.inboxes.len();
         for at in 0..count {
             if batch.is_full() {
                 break;
             }
-            let inbox = &mut self.door.inboxes[(self.first + at) % count];
+            let inbox = &mut self.mailbox.inboxes[(self.first + at) % count];
             inbox.take(batch.remaining_capacity(), |frame| {
                 // To be written: what was prepended for us goes, and headers come. Fetched to be read, the lines would have to be
                 // asked for again.
@@ -112,7 +112,7 @@ impl Port for CrewPort {
                 pool.release(frame);
             }
         }
-        self.outboxes.iter_mut().flatten().for_each(Outbox::publish);
+        self.senders.iter_mut().flatten().for_each(MailboxSender::publish);
         failed
     }
 
@@ -121,11 +121,11 @@ impl Port for CrewPort {
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.door.descriptor())
+        Some(self.mailbox.descriptor())
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.door.may_sleep()
+        self.mailbox.may_sleep()
     }
 }
 

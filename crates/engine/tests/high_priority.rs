@@ -30,19 +30,19 @@ impl Port for Narrow {
 }
 
 /// Sends everything from port 1; what begins with P is preferred.
-struct Preferring;
+struct HighPriority;
 
-impl Function for Preferring {
+impl Function for HighPriority {
     fn name(&self) -> &'static str {
         "preferring"
     }
 
     fn process(&mut self, _port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
         for frame in batch.drain(..) {
-            let before = out.prefer(frame.data()[0] == b'P');
+            let before = out.set_high_priority(frame.data()[0] == b'P');
             assert!(!before);
             out.transmit(PortId(1), frame);
-            out.prefer(before);
+            out.set_high_priority(before);
         }
     }
 
@@ -66,7 +66,7 @@ impl Rig {
         let worker = Worker::new(
             pool,
             vec![(Box::new(into.port()), KernelPath::None), (Box::new(narrow), KernelPath::None)],
-            Box::new(Preferring),
+            Box::new(HighPriority),
             WorkerSettings::default(),
         );
         Self { into, out, room, worker, pool }
@@ -99,7 +99,7 @@ fn preferred_frames_leave_first_and_others_are_dropped() {
     rig.send(b'P', 0..5);
     rig.send(b'o', 10..15);
     assert_eq!(rig.run(), [numbered(b'P', 0..5), numbered(b'o', 0..3)].concat());
-    assert_eq!((rig.drops(DropReason::TxFull), rig.drops(DropReason::TxFullPreferred)), (12, 0));
+    assert_eq!((rig.drops(DropReason::TxFull), rig.drops(DropReason::TxFullHighPriority)), (12, 0));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_waits_is_bounded_and_not_lost_from_the_pool() {
         rig.send(b'P', 0..200);
         assert_eq!(rig.run(), []);
     }
-    assert_eq!(rig.drops(DropReason::TxFullPreferred), 400 - 256);
+    assert_eq!(rig.drops(DropReason::TxFullHighPriority), 400 - 256);
     let pool = rig.pool;
     drop(rig);
     assert_eq!(pool.free_frames(), 2048);

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
 
-use super::Ways;
+use super::TableGuard;
 use crate::balance::{
-    Balance, Errand, Key, NOBODY, Phase, Place, REPORT_EVERY, Round, Summary, fast_interest, interest_name,
-    key, nonce, pack, unpack,
+    Balance, HandoffTask, Key, NOBODY, Phase, REPORT_EVERY, Round, Summary, WorkerPlacement, fast_interest,
+    interest_name, key, nonce, pack, unpack,
 };
 use crate::forward::{FaceView, Forwarder, Sink, Visit, copy};
 use crate::link::Link;
@@ -23,7 +23,7 @@ const FRONT: usize = 32;
 
 /// What a worker has handed to others, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CrewCounters {
+pub struct HandoffCounters {
     /// Interests.
     pub interests: u64,
     /// Data, copies of Data of hot names among them.
@@ -36,9 +36,9 @@ pub struct CrewCounters {
 
 /// The other workers, as one sees them.
 #[derive(Debug)]
-pub struct Crew {
+pub struct WorkerSet {
     shared: Arc<Balance>,
-    place: Place,
+    place: WorkerPlacement,
     hash: NameHash,
     worker: u8,
     port: PortId,
@@ -48,17 +48,17 @@ pub struct Crew {
     reported: Option<Instant>,
     /// The depths that the others were told last.
     depths: u64,
-    counters: CrewCounters,
+    counters: HandoffCounters,
     scratch: Prefixes,
 }
 
 /// Where a packet that has just come in goes.
 enum Destination {
-    Own(Errand),
-    Other(u8, Errand),
+    Own(HandoffTask),
+    Other(u8, HandoffTask),
 }
 
-impl Crew {
+impl WorkerSet {
     /// Worker `worker` of those that share `shared`; its port to the others has this number.
     pub fn new(shared: Arc<Balance>, hash: NameHash, worker: u8, port: PortId) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Crew {
             unsampled: 0,
             reported: None,
             depths: 0,
-            counters: CrewCounters::default(),
+            counters: HandoffCounters::default(),
             scratch: Prefixes::default(),
         }
     }
@@ -84,7 +84,7 @@ impl Crew {
         forwarder.join(self.place, self.worker);
     }
 
-    pub(super) fn counters(&self) -> CrewCounters {
+    pub(super) fn counters(&self) -> HandoffCounters {
         self.counters
     }
 
@@ -97,7 +97,9 @@ impl Crew {
         }
         let is_interest = packet.frame.data().first() == Some(&5) && packet.annotations.nack.is_none();
         match Pit::worker_of(&packet.annotations.pit_token) {
-            Some(worker) if !is_interest && worker < self.place.workers() => self.to(worker, Errand::Here),
+            Some(worker) if !is_interest && worker < self.place.workers() => {
+                self.to(worker, HandoffTask::Here)
+            }
             _ => self.destination_by_name(packet),
         }
     }
@@ -106,22 +108,22 @@ impl Crew {
     #[inline(never)]
     fn destination_by_name(&mut self, packet: &Packet) -> Destination {
         match key(packet, &self.hash) {
-            None => Destination::Own(Errand::Here),
+            None => Destination::Own(HandoffTask::Here),
             Some(Key::Interest { hash, behind }) => self.interest(packet, hash, behind),
             Some(Key::Nack { hash }) => self.begin(self.round_of_nack(hash)),
             Some(Key::Data { at, end }) => {
                 let name = &packet.frame.data()[at..end];
                 match self.scratch.fill(&self.hash, name) {
                     Ok(()) => self.begin(self.round_of_data(&self.scratch)),
-                    Err(_) => Destination::Own(Errand::Here),
+                    Err(_) => Destination::Own(HandoffTask::Here),
                 }
             }
         }
     }
 
     #[inline]
-    fn to(&self, worker: u8, errand: Errand) -> Destination {
-        if worker == self.worker { Destination::Own(errand) } else { Destination::Other(worker, errand) }
+    fn to(&self, worker: u8, task: HandoffTask) -> Destination {
+        if worker == self.worker { Destination::Own(task) } else { Destination::Other(worker, task) }
     }
 
     #[inline(always)]
@@ -131,7 +133,7 @@ impl Crew {
             None => self.sample(hash, packet),
         }
         match self.shared.hot().phase(hash) {
-            None => self.to(self.place.of_name(hash), Errand::Here),
+            None => self.to(self.place.of_name(hash), HandoffTask::Here),
             Some(phase) => self.turned_interest(packet, (hash, behind), phase),
         }
     }
@@ -148,7 +150,11 @@ impl Crew {
             Phase::Warming => (home, sprayed),
             Phase::Cooling => (sprayed, home),
         };
-        if first == then { self.to(first, Errand::Here) } else { self.to(first, Errand::Ask { then }) }
+        if first == then {
+            self.to(first, HandoffTask::Here)
+        } else {
+            self.to(first, HandoffTask::Ask { then })
+        }
     }
 
     /// Counts an Interest for those that have come since the last one that was counted.
@@ -195,24 +201,24 @@ impl Crew {
         let own = 1 << self.worker;
         if round.rest & own != 0 {
             round.rest &= !own;
-            return Destination::Own(Errand::Round(round));
+            return Destination::Own(HandoffTask::Round(round));
         }
         match round.next() {
-            Some((worker, next)) => self.to(worker, Errand::Round(Round { is_first: true, ..next })),
-            None => Destination::Own(Errand::Here),
+            Some((worker, next)) => self.to(worker, HandoffTask::Round(Round { is_first: true, ..next })),
+            None => Destination::Own(HandoffTask::Here),
         }
     }
 
     /// Hands a packet to another worker.
     #[inline(always)]
-    fn hand(&mut self, worker: u8, errand: Errand, packet: Packet, out: &mut Output<'_>) {
+    fn hand(&mut self, worker: u8, task: HandoffTask, packet: Packet, out: &mut Output<'_>) {
         let counter = match (packet.frame.data().first(), packet.annotations.nack) {
             (Some(6), _) => &mut self.counters.data,
             (_, Some(_)) => &mut self.counters.nacks,
             _ => &mut self.counters.interests,
         };
         *counter += 1;
-        match pack(worker, errand, packet) {
+        match pack(worker, task, packet) {
             Ok(frame) => out.transmit(self.port, frame),
             Err(packet) => out.drop(self.port, packet.frame, DropReason::NoHeadroom),
         }
@@ -247,7 +253,7 @@ fn round(stops: u64, home: u8) -> Round {
 
 /// A worker at work among others.
 pub(super) struct Shift<'a, 'w> {
-    pub(super) crew: &'a mut Crew,
+    pub(super) worker_set: &'a mut WorkerSet,
     pub(super) link: &'a mut Link,
     pub(super) forwarder: &'a mut Forwarder,
     pub(super) packets: &'a mut arrayvec::ArrayVec<Packet, BATCH_MAX>,
@@ -260,7 +266,7 @@ impl Shift<'_, '_> {
     /// when the frame was theirs.
     #[inline(always)]
     pub(super) fn expect(frame: &Frame) {
-        frame.prefetch_write_front(FRONT);
+        frame.prefetch_write_head(FRONT);
     }
 
     /// Takes a packet that the link has received. It is looked at where it waits to be forwarded: to move it costs as much as to
@@ -269,15 +275,15 @@ impl Shift<'_, '_> {
     pub(super) fn arrive(&mut self, packet: Packet) {
         self.add(packet);
         let Some(packet) = self.packets.last() else { return };
-        match self.crew.destination(packet) {
-            Destination::Own(Errand::Here) => {}
-            Destination::Own(errand) => {
+        match self.worker_set.destination(packet) {
+            Destination::Own(HandoffTask::Here) => {}
+            Destination::Own(task) => {
                 let Some(packet) = self.packets.pop() else { return };
-                self.take(errand, packet);
+                self.take(task, packet);
             }
-            Destination::Other(worker, errand) => {
+            Destination::Other(worker, task) => {
                 let Some(packet) = self.packets.pop() else { return };
-                self.crew.hand(worker, errand, packet, self.out);
+                self.worker_set.hand(worker, task, packet, self.out);
             }
         }
     }
@@ -286,30 +292,30 @@ impl Shift<'_, '_> {
     #[inline(always)]
     pub(super) fn take_over(&mut self, frame: Frame) {
         match unpack(frame) {
-            Ok((Errand::Here, packet)) => self.add(packet),
-            Ok((errand, packet)) => self.take(errand, packet),
+            Ok((HandoffTask::Here, packet)) => self.add(packet),
+            Ok((task, packet)) => self.take(task, packet),
             // Nothing but workers sends by the port.
             Err(frame) => self.out.drop(self.port, frame, DropReason::NdnMalformed),
         }
     }
 
     #[inline(never)]
-    fn take(&mut self, errand: Errand, packet: Packet) {
-        match errand {
-            Errand::Here => self.add(packet),
-            Errand::Ask { then } => {
+    fn take(&mut self, task: HandoffTask, packet: Packet) {
+        match task {
+            HandoffTask::Here => self.add(packet),
+            HandoffTask::Ask { then } => {
                 // What came before it may be its own first copy.
-                self.forward(Errand::Here);
+                self.forward(HandoffTask::Here);
                 if self.forwarder.knows(&packet, self.out.now()) {
                     return self.add(packet);
                 }
-                self.crew.counters.asked += 1;
-                self.crew.hand(then, Errand::Here, packet, self.out);
+                self.worker_set.counters.asked += 1;
+                self.worker_set.hand(then, HandoffTask::Here, packet, self.out);
             }
-            Errand::Round(_) => {
-                self.forward(Errand::Here);
+            HandoffTask::Round(_) => {
+                self.forward(HandoffTask::Here);
                 self.add(packet);
-                self.forward(errand);
+                self.forward(task);
             }
         }
     }
@@ -317,39 +323,39 @@ impl Shift<'_, '_> {
     #[inline(always)]
     fn add(&mut self, packet: Packet) {
         if self.packets.is_full() {
-            self.forward(Errand::Here);
+            self.forward(HandoffTask::Here);
         }
         self.packets.push(packet);
     }
 
     /// Forwards what is left of a batch.
     pub(super) fn finish(mut self) {
-        self.forward(Errand::Here);
+        self.forward(HandoffTask::Here);
     }
 
     /// Forwards what has come together.
     #[inline(never)]
-    fn forward(&mut self, errand: Errand) {
+    fn forward(&mut self, task: HandoffTask) {
         if self.packets.is_empty() {
             return;
         }
-        let ways = Ways { link: &mut *self.link, out: &mut *self.out, port: self.port };
+        let ways = TableGuard { link: &mut *self.link, out: &mut *self.out, port: self.port };
         let now = ways.out.now();
-        let mut ways = CrewWays { ways, crew: &mut *self.crew, errand };
+        let mut ways = HandoffOutput { ways, worker_set: &mut *self.worker_set, task };
         self.forwarder.process(self.packets, now, &mut ways);
-        self.crew.publish(self.forwarder);
+        self.worker_set.publish(self.forwarder);
     }
 }
 
 /// The ways out of the forwarding of one worker among others.
-struct CrewWays<'a, 'w> {
-    ways: Ways<'a, 'w>,
-    crew: &'a mut Crew,
+struct HandoffOutput<'a, 'w> {
+    ways: TableGuard<'a, 'w>,
+    worker_set: &'a mut WorkerSet,
     /// Of the packets at hand.
-    errand: Errand,
+    task: HandoffTask,
 }
 
-impl Sink for CrewWays<'_, '_> {
+impl Sink for HandoffOutput<'_, '_> {
     #[inline]
     fn face(&self, id: FaceId) -> Option<FaceView> {
         self.ways.face(id)
@@ -371,21 +377,21 @@ impl Sink for CrewWays<'_, '_> {
 
     #[inline]
     fn visit(&self) -> Visit {
-        match self.errand {
-            Errand::Round(round) => {
+        match self.task {
+            HandoffTask::Round(round) => {
                 let Round { is_first, was_served, .. } = round;
                 Visit { is_first, is_last: round.next().is_none(), was_served }
             }
-            Errand::Here | Errand::Ask { .. } => Visit::ONLY,
+            HandoffTask::Here | HandoffTask::Ask { .. } => Visit::ONLY,
         }
     }
 
     #[inline]
     fn satisfies(&mut self, packet: &Packet, name: u64) {
-        match self.errand {
-            Errand::Round(round) => self.send_round(round, packet),
-            _ if self.crew.shared.hot().phase(name).is_some() => {
-                let rest = self.crew.place.all() & !(1 << self.crew.worker);
+        match self.task {
+            HandoffTask::Round(round) => self.send_round(round, packet),
+            _ if self.worker_set.shared.hot().phase(name).is_some() => {
+                let rest = self.worker_set.place.all() & !(1 << self.worker_set.worker);
                 self.send_round(Round { rest, last: NOBODY, is_first: true, was_served: true }, packet);
             }
             _ => {}
@@ -393,23 +399,23 @@ impl Sink for CrewWays<'_, '_> {
     }
 
     fn pass_on(&mut self, mut packet: Packet, prefixes: &Prefixes) -> Option<Packet> {
-        let round = match self.errand {
-            Errand::Round(round) => round,
+        let round = match self.task {
+            HandoffTask::Round(round) => round,
             // Its token led here, and its Interest is gone or was another router's: by name, as if it had none.
             _ => {
                 packet.annotations.pit_token = PitToken::NONE;
                 let mut round = match packet.annotations.nack {
-                    None => self.crew.round_of_data(prefixes),
-                    Some(_) => self.crew.round_of_nack(prefixes.whole()),
+                    None => self.worker_set.round_of_data(prefixes),
+                    Some(_) => self.worker_set.round_of_nack(prefixes.whole()),
                 };
-                round.rest &= !(1 << self.crew.worker);
-                round.last = if round.last == self.crew.worker { NOBODY } else { round.last };
+                round.rest &= !(1 << self.worker_set.worker);
+                round.last = if round.last == self.worker_set.worker { NOBODY } else { round.last };
                 round
             }
         };
         match round.next() {
             Some((worker, next)) => {
-                self.crew.hand(worker, Errand::Round(next), packet, self.ways.out);
+                self.worker_set.hand(worker, HandoffTask::Round(next), packet, self.ways.out);
                 None
             }
             None if round.was_served => {
@@ -421,17 +427,22 @@ impl Sink for CrewWays<'_, '_> {
     }
 }
 
-impl CrewWays<'_, '_> {
+impl HandoffOutput<'_, '_> {
     /// Sends a copy of Data that is served here on its round.
     #[cold]
     fn send_round(&mut self, round: Round, packet: &Packet) {
         let Some((worker, next)) = round.next() else { return };
         let Some(frame) = copy(&packet.frame, || self.ways.out.allocate()) else {
-            return self.ways.out.count_drop(self.crew.port, DropReason::NoFrame);
+            return self.ways.out.count_drop(self.worker_set.port, DropReason::NoFrame);
         };
         // The token was for this worker.
         let annotations = Annotations { pit_token: PitToken::NONE, ..packet.annotations };
         let packet = Packet { frame, face: packet.face, annotations };
-        self.crew.hand(worker, Errand::Round(Round { was_served: true, ..next }), packet, self.ways.out);
+        self.worker_set.hand(
+            worker,
+            HandoffTask::Round(Round { was_served: true, ..next }),
+            packet,
+            self.ways.out,
+        );
     }
 }

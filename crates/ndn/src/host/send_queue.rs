@@ -14,14 +14,14 @@ const OCTETS_MIN: usize = 1024;
 
 /// Packets that wait for one face.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct SendQueue {
     frames: VecDeque<Frame>,
     octets: usize,
     /// Octets of the first packet that were written already.
     written: usize,
 }
 
-impl Outbox {
+impl SendQueue {
     /// Octets that wait.
     pub(super) fn octets(&self) -> usize {
         self.octets
@@ -37,7 +37,7 @@ impl Outbox {
     }
 
     /// Puts a packet behind the others; it comes back when there are more octets than may be, or more packets than would
-    /// have them at [`OCTETS_MIN`] each. An empty outbox takes any.
+    /// have them at [`OCTETS_MIN`] each. An empty queue takes any.
     pub(super) fn push(&mut self, frame: Frame, octets_max: usize) -> Result<(), Frame> {
         let len = frame.packet_len();
         let is_full = self.octets + len > octets_max || self.packets() >= octets_max / OCTETS_MIN;
@@ -149,19 +149,19 @@ mod tests {
         let pool = FramePool::leak(256).unwrap();
         let mut cache = pool.cache();
         for at_a_time in [1, 7, 100, 4096, 100_000] {
-            let mut outbox = Outbox::default();
+            let mut send_queue = SendQueue::default();
             let packets: Vec<Vec<u8>> =
                 (0..150u8).map(|n| vec![n; 1 + usize::from(n) * usize::from(n % 7 == 0) * 40]).collect();
             for packet in &packets {
                 let frame = Frame::from_slice(packet, || cache.allocate()).unwrap();
-                outbox.push(frame, usize::MAX).unwrap();
+                send_queue.push(frame, usize::MAX).unwrap();
             }
             let mut socket = Narrow { at_a_time, taken: Vec::new(), blocks: false };
-            while !outbox.is_empty() {
-                outbox.flush(&mut socket, &mut cache).unwrap();
+            while !send_queue.is_empty() {
+                send_queue.flush(&mut socket, &mut cache).unwrap();
             }
             assert!(socket.taken == packets.concat(), "{at_a_time}");
-            assert_eq!((outbox.octets(), outbox.packets(), outbox.written), (0, 0, 0));
+            assert_eq!((send_queue.octets(), send_queue.packets(), send_queue.written), (0, 0, 0));
         }
         drop(cache);
         assert_eq!(pool.free_frames(), 256);
@@ -171,11 +171,11 @@ mod tests {
     fn what_waits_is_bounded() {
         let pool = FramePool::leak(8).unwrap();
         let frame = |len| Frame::from_slice(&vec![0; len], || pool.allocate()).unwrap();
-        let mut outbox = Outbox::default();
-        assert!(outbox.push(frame(500), 100).is_ok(), "one is taken whatever its length");
-        assert!(outbox.push(frame(1), 100).is_err());
-        assert!(outbox.push(frame(1), 2047).is_err(), "short packets are few");
-        assert!(outbox.push(frame(1), 2048).is_ok());
-        assert_eq!((outbox.octets(), outbox.packets()), (501, 2));
+        let mut send_queue = SendQueue::default();
+        assert!(send_queue.push(frame(500), 100).is_ok(), "one is taken whatever its length");
+        assert!(send_queue.push(frame(1), 100).is_err());
+        assert!(send_queue.push(frame(1), 2047).is_err(), "short packets are few");
+        assert!(send_queue.push(frame(1), 2048).is_ok());
+        assert_eq!((send_queue.octets(), send_queue.packets()), (501, 2));
     }
 }

@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The words of all buckets, by their numbers. The writers of a bucket write its word, under the same lock.
 #[derive(Debug)]
-pub(crate) struct Sieve(Array<AtomicU64>);
+pub(crate) struct BloomFilter(Array<AtomicU64>);
 
 /// The bits of a hash with a tag, which stands in the lowest sixteen of `tag`: three numbers of six bits, which overlap in
 /// part. The lowest bit of the tag is in none, as the two tags that stand for a tag of zero differ in it.
@@ -21,7 +21,7 @@ fn bits_of(tag: u64) -> u64 {
     1 << (tag >> 1 & 63) | 1 << (tag >> 5 & 63) | 1 << (tag >> 10 & 63)
 }
 
-impl Sieve {
+impl BloomFilter {
     /// For an index that can grow to so many buckets.
     pub(crate) fn new(buckets_max: usize) -> Result<Self, RegionError> {
         Ok(Self(Array::reserve(buckets_max)?))
@@ -41,7 +41,7 @@ impl Sieve {
 
     #[inline(always)]
     fn word(&self, bucket: u32) -> &AtomicU64 {
-        // SAFETY: the index grows the sieve before it has a bucket of the number.
+        // SAFETY: the index grows the filter before it has a bucket of the number.
         unsafe { self.0.at(bucket as usize) }
     }
 
@@ -83,37 +83,37 @@ impl Sieve {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::array::Zeroed;
+    use crate::array::Zeroable;
     use crate::bucket::SLOTS;
 
-    fn may_have(sieve: &Sieve, bucket: u32, tag: u16) -> bool {
-        sieve.may_have(bucket, u64::from(tag) << TAG_SHIFT | 0x1234 << 48 | 0x5678)
+    fn may_have(bloom: &BloomFilter, bucket: u32, tag: u16) -> bool {
+        bloom.may_have(bucket, u64::from(tag) << TAG_SHIFT | 0x1234 << 48 | 0x5678)
     }
 
     #[test]
     fn a_word_says_what_is_in_its_bucket() {
-        let (sieve, bucket) = (Sieve::new(2).unwrap(), Bucket::zeroed());
-        assert!(sieve.grow_to(2));
-        assert!(!may_have(&sieve, 1, 7));
+        let (bloom, bucket) = (BloomFilter::new(2).unwrap(), Bucket::zeroed());
+        assert!(bloom.grow_to(2));
+        assert!(!may_have(&bloom, 1, 7));
         for (slot, tag) in (0..5).zip([7, 1 << 15, 900, 7, 40_000]) {
-            sieve.add(1, tag);
+            bloom.add(1, tag);
             bucket.fill(slot, tag, 0);
-            assert!(may_have(&sieve, 1, tag) && !may_have(&sieve, 0, tag));
+            assert!(may_have(&bloom, 1, tag) && !may_have(&bloom, 0, tag));
         }
-        let absent = (1..=u16::MAX).filter(|&tag| may_have(&sieve, 1, tag)).count();
+        let absent = (1..=u16::MAX).filter(|&tag| may_have(&bloom, 1, tag)).count();
         assert!(absent < 2000, "{absent} of 65535 with four tags in the bucket");
         for (slot, left) in [(0, true), (3, false)] {
             bucket.clear(slot);
-            sieve.renew(1, &bucket);
-            assert_eq!(may_have(&sieve, 1, 7), left, "7 was there twice");
+            bloom.renew(1, &bucket);
+            assert_eq!(may_have(&bloom, 1, 7), left, "7 was there twice");
         }
-        assert!(may_have(&sieve, 1, 40_000));
+        assert!(may_have(&bloom, 1, 40_000));
         (0..SLOTS).for_each(|slot| bucket.fill(slot, 1, 0));
         bucket.pass();
-        sieve.renew(1, &bucket);
-        assert!((1..=u16::MAX).all(|tag| may_have(&sieve, 1, tag)), "any may lie further on");
+        bloom.renew(1, &bucket);
+        assert!((1..=u16::MAX).all(|tag| may_have(&bloom, 1, tag)), "any may lie further on");
         bucket.unpass();
-        sieve.renew(1, &bucket);
-        assert!(!may_have(&sieve, 1, 40_000));
+        bloom.renew(1, &bucket);
+        assert!(!may_have(&bloom, 1, 40_000));
     }
 }

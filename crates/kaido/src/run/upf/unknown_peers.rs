@@ -21,7 +21,7 @@ pub(super) const SERVED_A_TURN: usize = 64;
 
 /// A datagram, who sent it, and to which of the sockets.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct WaitingDatagram {
     pub(super) from: SocketAddr,
     pub(super) socket: usize,
     pub(super) datagram: Box<[u8]>,
@@ -29,14 +29,14 @@ pub(super) struct Waiting {
 
 /// What waits.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    waiting: VecDeque<Waiting>,
+pub(super) struct UnknownPeers {
+    waiting: VecDeque<WaitingDatagram>,
     sources: HashMap<IpAddr, u8>,
     octets: usize,
     dropped: u64,
 }
 
-impl Strangers {
+impl UnknownPeers {
     /// Has a datagram wait, if there is room for it.
     pub(super) fn put(&mut self, from: SocketAddr, socket: usize, datagram: &[u8]) {
         let source = self.sources.get(&from.ip()).copied().unwrap_or_default();
@@ -47,11 +47,11 @@ impl Strangers {
         }
         self.sources.insert(from.ip(), source + 1);
         self.octets += datagram.len();
-        self.waiting.push_back(Waiting { from, socket, datagram: datagram.into() });
+        self.waiting.push_back(WaitingDatagram { from, socket, datagram: datagram.into() });
     }
 
     /// The one that has waited longest.
-    pub(super) fn take(&mut self) -> Option<Waiting> {
+    pub(super) fn take(&mut self) -> Option<WaitingDatagram> {
         let first = self.waiting.pop_front()?;
         self.octets -= first.datagram.len();
         if let Some(count) = self.sources.get_mut(&first.from.ip()) {
@@ -83,21 +83,21 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_no_source_fills_it() {
-        let mut strangers = Strangers::default();
-        (0..1000).for_each(|_| strangers.put(source(1), 0, &[1; 100]));
-        assert_eq!((strangers.waiting.len(), strangers.dropped()), (4, 996));
-        (2..1000).for_each(|number| strangers.put(source(number), 0, &[1; 100]));
-        assert_eq!(strangers.waiting.len(), WAITING_MAX);
+        let mut unknown_peers = UnknownPeers::default();
+        (0..1000).for_each(|_| unknown_peers.put(source(1), 0, &[1; 100]));
+        assert_eq!((unknown_peers.waiting.len(), unknown_peers.dropped()), (4, 996));
+        (2..1000).for_each(|number| unknown_peers.put(source(number), 0, &[1; 100]));
+        assert_eq!(unknown_peers.waiting.len(), WAITING_MAX);
         let mut taken = 0;
-        while let Some(first) = strangers.take() {
+        while let Some(first) = unknown_peers.take() {
             taken += 1;
             assert_eq!(first.datagram.len(), 100);
         }
-        assert_eq!((taken, strangers.octets, strangers.sources.len()), (WAITING_MAX, 0, 0));
-        strangers.put(source(1), 3, &[7]);
-        let expected = Waiting { from: source(1), socket: 3, datagram: [7].into() };
-        assert_eq!((strangers.take(), strangers.is_empty()), (Some(expected), true));
-        (0..100).for_each(|number| strangers.put(source(number), 0, &[0; 65_000]));
-        assert!(strangers.octets <= OCTETS_MAX);
+        assert_eq!((taken, unknown_peers.octets, unknown_peers.sources.len()), (WAITING_MAX, 0, 0));
+        unknown_peers.put(source(1), 3, &[7]);
+        let expected = WaitingDatagram { from: source(1), socket: 3, datagram: [7].into() };
+        assert_eq!((unknown_peers.take(), unknown_peers.is_empty()), (Some(expected), true));
+        (0..100).for_each(|number| unknown_peers.put(source(number), 0, &[0; 65_000]));
+        assert!(unknown_peers.octets <= OCTETS_MAX);
     }
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::steer::Waker;
 
-use super::{Crew, CrewCounters};
+use super::{HandoffCounters, WorkerSet};
 use crate::forward::{Forwarder, ForwarderCounters};
-use crate::table::{CsCounters, CsSettings, Erasing};
+use crate::table::{CsCounters, CsErasure, CsSettings};
 
 /// How long the control thread waits for a worker. One that does not answer has more to do than to report.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(super) enum Order {
     /// To take Data in or not, and to answer Interests with it or not.
     Policy { admits: bool, serves: bool },
     /// To erase Data of a prefix.
-    Erase(Erasing),
+    Erase(CsErasure),
 }
 
 /// How a worker is, after it has done what it was asked for.
@@ -49,19 +49,19 @@ pub struct WorkerReport {
     /// What became of them.
     pub cs: CsCounters,
     /// What it has handed to other workers.
-    pub crew: CrewCounters,
+    pub worker_set: HandoffCounters,
 }
 
 /// Where orders for one worker lie.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct ControlMailbox {
     orders: Mutex<Vec<(Order, SyncSender<WorkerReport>)>>,
     has_orders: AtomicBool,
     /// Wakes the worker; of the one that has the host port, that port does.
     waker: Option<Waker>,
 }
 
-impl Desk {
+impl ControlMailbox {
     /// An empty one.
     pub fn new() -> Self {
         Self::default()
@@ -82,7 +82,7 @@ impl Desk {
     }
 
     /// Has the worker erase until `until`; whether it has come to its end. How far it has come, `erasing` tells.
-    pub(super) fn erase(&self, erasing: Erasing, until: Instant, wake: impl FnOnce()) -> bool {
+    pub(super) fn erase(&self, erasing: CsErasure, until: Instant, wake: impl FnOnce()) -> bool {
         let told = erasing.told().clone();
         let Some(report) = self.put(Order::Erase(erasing), wake) else { return false };
         let left = until.saturating_duration_since(Instant::now());
@@ -116,14 +116,14 @@ impl Desk {
 
     /// The worker obeys what waits.
     #[inline]
-    pub(super) fn serve(&self, forwarder: &mut Forwarder, crew: Option<&Crew>) {
+    pub(super) fn serve(&self, forwarder: &mut Forwarder, worker_set: Option<&WorkerSet>) {
         if self.has_orders.load(Ordering::Acquire) {
-            self.serve_all(forwarder, crew);
+            self.serve_all(forwarder, worker_set);
         }
     }
 
     #[cold]
-    fn serve_all(&self, forwarder: &mut Forwarder, crew: Option<&Crew>) {
+    fn serve_all(&self, forwarder: &mut Forwarder, worker_set: Option<&WorkerSet>) {
         // Before they are taken: an order that comes now is seen in this round or the next.
         self.has_orders.store(false, Ordering::Relaxed);
         let orders = std::mem::take(&mut *self.lock());
@@ -143,7 +143,7 @@ impl Desk {
                 cs_max: cs.bounds().packets,
                 cs_octets: cs.octets(),
                 cs: cs.counters(),
-                crew: crew.map(Crew::counters).unwrap_or_default(),
+                worker_set: worker_set.map(WorkerSet::counters).unwrap_or_default(),
             });
         }
     }
@@ -177,13 +177,13 @@ mod tests {
 
     #[test]
     fn an_erasure_that_takes_too_long_is_cut_and_tells_how_far_it_came() {
-        let desk = Desk::new();
-        let erasing = Erasing::new(b"\x08\x01a".to_vec(), 7, 3);
+        let mailbox = ControlMailbox::new();
+        let erasing = CsErasure::new(b"\x08\x01a".to_vec(), 7, 3);
         let told = erasing.told().clone();
         std::thread::scope(|scope| {
-            let asked = scope.spawn(|| desk.erase(erasing, Instant::now(), || {}));
+            let asked = scope.spawn(|| mailbox.erase(erasing, Instant::now(), || {}));
             let (order, answer) = loop {
-                if let Some(order) = desk.lock().pop() {
+                if let Some(order) = mailbox.lock().pop() {
                     break order;
                 }
             };
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn a_desk_with_too_many_orders_takes_no_more() {
-        let desk = Desk::new();
-        let waiting: Vec<_> = (0..ORDERS_MAX).map(|_| desk.put(Order::Report, || {}).unwrap()).collect();
-        assert!(desk.ask(Order::Report, || {}).is_none());
-        assert!(!desk.erase(Erasing::new(Vec::new(), 1, 0), Instant::now(), || {}));
+        let mailbox = ControlMailbox::new();
+        let waiting: Vec<_> = (0..ORDERS_MAX).map(|_| mailbox.put(Order::Report, || {}).unwrap()).collect();
+        assert!(mailbox.ask(Order::Report, || {}).is_none());
+        assert!(!mailbox.erase(CsErasure::new(Vec::new(), 1, 0), Instant::now(), || {}));
         drop(waiting);
     }
 }

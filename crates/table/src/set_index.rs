@@ -7,7 +7,7 @@
 //! as much of its hash as there is room for, so that there is nothing behind it to reclaim. When both lines of a hash are
 //! full, the oldest of their words gives way.
 
-use crate::array::{Array, Zeroed, prefetch};
+use crate::array::{Array, Zeroable, prefetch};
 use crate::region::RegionError;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ const LOAD: u64 = 6;
 struct Line([AtomicU64; WORDS]);
 
 // SAFETY: all-zero words are eight vacant places.
-unsafe impl Zeroed for Line {
+unsafe impl Zeroable for Line {
     fn zeroed() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
@@ -30,7 +30,7 @@ unsafe impl Zeroed for Line {
 
 /// What became of a word that was put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum Insertion {
     /// It has a place that was vacant.
     Added,
     /// It has the place of this word, of the same thing.
@@ -41,12 +41,12 @@ pub enum Put {
 
 /// An index of words by hash; zero is no word.
 #[derive(Debug)]
-pub struct Places {
+pub struct SetIndex {
     lines: Array<Line>,
     count: u64,
 }
 
-impl Places {
+impl SetIndex {
     /// An index for so many words, and a third more: 10.7 octets of memory for each.
     ///
     /// # Errors
@@ -82,16 +82,22 @@ impl Places {
 
     /// Puts a word in, in the place of one that is of the same thing; of two threads that do so, one may lose its word.
     /// `age` says how old a word is: the least is the oldest.
-    pub fn put(&self, hash: u64, word: u64, is_same: impl Fn(u64) -> bool, age: impl Fn(u64) -> u64) -> Put {
+    pub fn put(
+        &self,
+        hash: u64,
+        word: u64,
+        is_same: impl Fn(u64) -> bool,
+        age: impl Fn(u64) -> u64,
+    ) -> Insertion {
         debug_assert!(word != 0, "zero is no word");
         loop {
             let (place, old) = self.place(hash, &is_same, &age);
             // Release: as `find` says. It fails when another thread has just taken the old word out.
             if place.compare_exchange(old, word, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return match old {
-                    0 => Put::Added,
-                    old if is_same(old) => Put::Replaced(old),
-                    old => Put::Displaced(old),
+                    0 => Insertion::Added,
+                    old if is_same(old) => Insertion::Replaced(old),
+                    old => Insertion::Displaced(old),
                 };
             }
         }
@@ -159,16 +165,17 @@ mod tests {
     use crate::hash::Seed;
 
     /// The lower half of a word is its key here, the upper one its age.
-    fn put(places: &Places, seed: &Seed, key: u32, age: u32) -> Put {
+    fn put(places: &SetIndex, seed: &Seed, key: u32, age: u32) -> Insertion {
         let word = u64::from(age) << 32 | u64::from(key);
         places.put(seed.hash(&key), word, |other| other & 0xffff_ffff == u64::from(key), |word| word >> 32)
     }
 
     #[test]
     fn few_are_displaced_at_full_load() {
-        let (places, seed) = (Places::new(60_000).unwrap(), Seed::fixed(5));
-        let displaced =
-            (1..=60_000).filter(|&key| matches!(put(&places, &seed, key, key), Put::Displaced(_))).count();
+        let (places, seed) = (SetIndex::new(60_000).unwrap(), Seed::fixed(5));
+        let displaced = (1..=60_000)
+            .filter(|&key| matches!(put(&places, &seed, key, key), Insertion::Displaced(_)))
+            .count();
         assert!(displaced < 60, "{displaced}");
         let found = (1..=60_000u32)
             .filter(|&key| places.find(seed.hash(&key)).any(|word| word & 0xffff_ffff == u64::from(key)));
@@ -178,7 +185,7 @@ mod tests {
 
     #[test]
     fn threads_take_words_out_while_one_puts_them_in() {
-        let (places, seed) = (Places::new(600).unwrap(), Seed::fixed(6));
+        let (places, seed) = (SetIndex::new(600).unwrap(), Seed::fixed(6));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 (1..20_000u32).for_each(|age| {
@@ -207,16 +214,16 @@ mod tests {
         /// Two lines for all: what is displaced is the oldest, and the rest is as in a map.
         #[test]
         fn it_is_a_map_that_forgets_the_oldest(steps in prop::collection::vec((1u32..30, any::<bool>()), 1..120)) {
-            let (places, seed) = (Places::new(1).unwrap(), Seed::fixed(7));
+            let (places, seed) = (SetIndex::new(1).unwrap(), Seed::fixed(7));
             let mut model = BTreeMap::new();
             for (age, (key, puts)) in (1..).zip(steps) {
                 let hash = seed.hash(&key);
                 let before = model.get(&key).copied();
                 if puts {
                     match put(&places, &seed, key, age) {
-                        Put::Added => prop_assert!(before.is_none()),
-                        Put::Replaced(word) => prop_assert_eq!(before, Some(word)),
-                        Put::Displaced(word) => {
+                        Insertion::Added => prop_assert!(before.is_none()),
+                        Insertion::Replaced(word) => prop_assert_eq!(before, Some(word)),
+                        Insertion::Displaced(word) => {
                             prop_assert!(before.is_none());
                             let other = u32::try_from(word & 0xffff_ffff).unwrap();
                             prop_assert_eq!(model.remove(&other), Some(word));

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::array::{Array, Zeroed};
+use crate::array::{Array, Zeroable};
 use crate::free::{Cursor, FreeCells};
 use crate::region::RegionError;
 
@@ -13,7 +13,7 @@ use crate::region::RegionError;
 pub(crate) struct Line([u8; 64]);
 
 // SAFETY: any bytes are bytes.
-unsafe impl Zeroed for Line {
+unsafe impl Zeroable for Line {
     fn zeroed() -> Self {
         Self([0; 64])
     }
@@ -27,16 +27,16 @@ unsafe impl Zeroed for Line {
 /// Where a record, its rules and its counters lie in one page, a packet has one address less to be translated: at tens of millions of
 /// sessions a quarter of what its lookup takes.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LineSlab {
     pub(crate) memory: Arc<Array<Line>>,
     pub(crate) free: Arc<FreeCells>,
 }
 
-/// Where somebody takes lines; see [`Lines::cursor`].
+/// Where somebody takes lines; see [`LineSlab::cursor`].
 #[derive(Debug)]
 pub struct LineCursor(Cursor);
 
-impl Lines {
+impl LineSlab {
     /// Address space for `len_max` lines.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Lines {
         self.free.take(cursor, |len| self.memory.grow_to(len))
     }
 
-    /// As [`Lines::take`], in the page of another line if that has one free.
+    /// As [`LineSlab::take`], in the page of another line if that has one free.
     pub fn take_near(&self, near: Option<u32>, cursor: &mut LineCursor) -> Option<u32> {
         near.and_then(|near| self.free.take_near(near)).or_else(|| self.take(cursor))
     }
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn lines_are_taken_near_others_and_again_when_given_back() {
-        let lines = Lines::new(256).unwrap();
-        let mut cursor = Lines::cursor(0);
+        let lines = LineSlab::new(256).unwrap();
+        let mut cursor = LineSlab::cursor(0);
         let first = lines.take(&mut cursor).unwrap();
         let near: Vec<_> = (0..63).map(|_| lines.take_near(Some(first), &mut cursor).unwrap()).collect();
         assert!(near.iter().all(|line| line / 64 == first / 64));
