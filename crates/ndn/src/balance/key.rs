@@ -1,9 +1,9 @@
 //! What tells the worker of a packet: as little of it is read as will do. The worker that it goes to reads all of it, and refuses
 //! what is malformed.
 
+use kaido_wire::ndn::fast::value;
 use kaido_wire::ndn::{tlv, types};
 
-use crate::forward::value;
 use crate::packet::Packet;
 use crate::table::{NameHash, STEP};
 

@@ -34,7 +34,6 @@ use crate::table::{
     Cs, CsSettings, DeadNonces, NameHash, NonceSeen, Pit, PitSettings, PrefixLookup, Prefixes, Slot,
 };
 
-pub(crate) use fast::value;
 use measurements::Measurements;
 use park::Parking;
 pub(crate) use parse::copy;

@@ -4,6 +4,7 @@
 //!  octets ──Interest::parse──▶ Interest    the name and all that forwarding asks for, in place
 //!         ──Data::parse──────▶ Data
 //!         ──LpPacket::parse──▶ LpPacket    the fields of the link and the fragment behind them
+//!         ──fast::interest, fast::data──▶  packets as they usually are, in one pass
 //!  InterestRepr · DataRepr · LpHeader ──emit──▶ octets
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! Elements that are not known, or known and not where they belong, are skipped when their type is even and above 31, and
 //! have the packet refused otherwise: the rule of the format by which it can grow.
 
+pub mod fast;
 pub mod tlv;
 pub mod types;
 
