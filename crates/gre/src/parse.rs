@@ -62,9 +62,7 @@ pub(crate) fn parse_packet(packet: &[u8], len: usize) -> ParsedFrame {
 }
 
 fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> ParsedFrame {
-    /// Octet of the protocol.
-    const PROTOCOL: usize = 9;
-    if packet.get(PROTOCOL) != Some(&IpProtocol::GRE.0) || packet[0] >> 4 != 4 {
+    if ipv4::protocol_of(packet) != Some(IpProtocol::GRE) {
         return ParsedFrame::Other;
     }
     let Ok(header) = ipv4::header_within(packet, available) else {
@@ -92,7 +90,7 @@ fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> ParsedFrame {
     let header = match ipv6::header_within(packet, available) {
         Ok(header) => header,
         // GRE right behind a header that is wrong otherwise.
-        Err(_) if packet.get(6) == Some(&IpProtocol::GRE.0) && packet[0] >> 4 == 6 => {
+        Err(_) if ipv6::next_header_of(packet) == Some(IpProtocol::GRE) => {
             return ParsedFrame::Broken(DropReason::IpMalformed);
         }
         Err(_) => return ParsedFrame::Other,

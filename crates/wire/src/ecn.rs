@@ -1,7 +1,7 @@
 //! Congestion marks of packets in tunnels (RFC 3168 5, RFC 6040), and the octet they stand in: ToS of IPv4, Traffic Class of
 //! IPv6.
 
-use crate::checksum::update_u16;
+use crate::layout::Ipv4Fields;
 
 /// The field's two bits, low in the octet.
 pub const MASK: u8 = 0b11;
@@ -41,14 +41,9 @@ pub fn class(packet: &[u8]) -> u8 {
 pub fn set_class(packet: &mut [u8], class: u8) {
     match packet.first().map(|first| first >> 4) {
         Some(4) => {
-            let Some(header) = packet.first_chunk_mut::<20>() else { return };
-            let old = u16::from_be_bytes([header[0], header[1]]);
-            let new = u16::from_be_bytes([header[0], class]);
-            if old != new {
-                let sum = update_u16(u16::from_be_bytes([header[10], header[11]]), old, new);
-                header[10..12].copy_from_slice(&sum.to_be_bytes());
-                header[1] = class;
-            }
+            let Some(header) = packet.first_chunk_mut() else { return };
+            let mut header = Ipv4Fields::new(header);
+            header.update(class, header.ttl());
         }
         Some(6) => {
             if let [first, second, ..] = packet {

@@ -15,6 +15,8 @@ use crate::bytes::{array_at, put, put_u16, room, u16_at, view};
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 14;
+/// Where tags and EtherType are: octets of both addresses.
+pub const TYPE_AT: usize = 12;
 
 mod field {
     pub(super) const DST: usize = 0;

@@ -88,6 +88,11 @@ pub fn checksum_ok<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> bool {
     sum_of(parts) == 0xffff
 }
 
+/// Writes the checksum of a header that has one.
+pub fn set_checksum(header: &mut [u8], checksum: u16) {
+    put_u16(header, HEADER_LEN, checksum);
+}
+
 /// The one's-complement sum of octets that lie in several parts.
 pub fn sum_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> u16 {
     let (mut sum, mut at) = (0, 0usize);

@@ -1,8 +1,10 @@
 //! What IPv4 and IPv6 share: protocol numbers, fragments, and the ports of the transport above.
 
 use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::u16_at;
+use crate::layout::{Ipv4Fields, Ipv6Fields};
 
 /// What an IP payload is (IANA "Assigned Internet Protocol Numbers"; IPv6 next header).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,9 +82,71 @@ pub fn ports(protocol: IpProtocol, upper: &[u8]) -> Option<(u16, u16)> {
     (protocol.has_ports() && upper.len() >= 4).then(|| (u16_at(upper, 0), u16_at(upper, 2)))
 }
 
+/// What follows the header of the packet at the front of `packet`, and the octets behind it, if it is IPv4 without options or IPv6
+/// without extension headers, of which nothing else is checked.
+#[inline]
+pub fn plain_upper(packet: &[u8]) -> Option<(IpProtocol, &[u8])> {
+    match packet.first()? >> 4 {
+        4 => {
+            let (header, upper) = packet.split_first_chunk()?;
+            Some((IpProtocol(Ipv4Fields::new(header).protocol()), upper))
+        }
+        _ => {
+            let (header, upper) = packet.split_first_chunk()?;
+            Some((IpProtocol(Ipv6Fields::new(header).next_header()), upper))
+        }
+    }
+}
+
+/// The length that the packet at the front of `packet` has by its header, of which nothing is checked; at most 65 535 octets.
+#[inline]
+pub fn length(packet: &[u8]) -> Option<u16> {
+    match packet.first()? >> 4 {
+        4 => Some(Ipv4Fields::new(packet.first_chunk()?).total_len()),
+        _ => Ipv6Fields::new(packet.first_chunk()?).total_len(),
+    }
+}
+
+/// The source of the packet at the front of `packet`, of whose header nothing is checked.
+#[inline]
+pub fn source(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(Ipv4Addr::from_bits(Ipv4Fields::new(packet.first_chunk()?).src()).into()),
+        _ => Some(Ipv6Addr::from_bits(Ipv6Fields::new(packet.first_chunk()?).src()).into()),
+    }
+}
+
+/// Takes one from the TTL or hop limit, which is not zero, of the packet at the front of `packet`. What is too short for its
+/// header, or no IP, stays.
+#[inline]
+pub fn decrement_ttl(packet: &mut [u8]) {
+    match packet.first().map(|octet| octet >> 4) {
+        Some(4) => decrement_ttl_v4(packet),
+        Some(6) => decrement_ttl_v6(packet),
+        _ => {}
+    }
+}
+
+/// As [`decrement_ttl`], of an IPv4 packet.
+#[inline(always)]
+pub fn decrement_ttl_v4(packet: &mut [u8]) {
+    if let Some(header) = packet.first_chunk_mut() {
+        Ipv4Fields::new(header).decrement_ttl();
+    }
+}
+
+/// As [`decrement_ttl`], of an IPv6 packet.
+#[inline(always)]
+pub fn decrement_ttl_v6(packet: &mut [u8]) {
+    if let Some(header) = packet.first_chunk_mut() {
+        Ipv6Fields::new(header).decrement_hop_limit();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum;
 
     #[test]
     fn finds_ports_where_there_are_any() {
@@ -99,5 +163,20 @@ mod tests {
         assert!(whole.is_whole() && whole.is_first());
         assert!(!Fragment { more: true, ..whole }.is_whole());
         assert!(!Fragment { offset: 8, ..whole }.is_first());
+    }
+
+    #[test]
+    fn a_hop_less_leaves_every_header_with_its_checksum() {
+        for identification in 0..=u16::MAX {
+            let mut header = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 9];
+            header[4..6].copy_from_slice(&identification.to_be_bytes());
+            let sum = checksum::checksum(&header).to_be_bytes();
+            header[10..12].copy_from_slice(&sum);
+            decrement_ttl(&mut header);
+            assert_eq!(header[8], 63);
+            let found = [header[10], header[11]];
+            header[10..12].fill(0);
+            assert_eq!(found, checksum::checksum(&header).to_be_bytes(), "{identification}");
+        }
     }
 }

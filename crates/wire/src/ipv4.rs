@@ -10,6 +10,7 @@
 use core::net::Ipv4Addr;
 
 use crate::bytes::{array_at, length_field, put, put_u16, room, u16_at, view, word_count};
+use crate::layout::Ipv4Fields;
 use crate::{Error, Fragment, IpProtocol, checksum};
 
 /// Octets of a header without options.
@@ -19,8 +20,12 @@ pub const HEADER_LEN_MAX: usize = 60;
 /// Octets every link must carry (RFC 791 section 3.2), and the most an ICMP error may have (RFC 1812 4.3.2.3).
 pub const DATAGRAM_LEN_MIN: usize = 576;
 
-const DONT_FRAGMENT: u16 = 0x4000;
-const MORE_FRAGMENTS: u16 = 0x2000;
+/// The DF flag, in the word of flags and fragment offset.
+pub const DONT_FRAGMENT: u16 = 0x4000;
+/// The MF flag, there.
+pub const MORE_FRAGMENTS: u16 = 0x2000;
+/// The fragment offset, in units of eight octets, there.
+pub const OFFSET_MASK: u16 = 0x1fff;
 
 mod field {
     pub(super) const VERSION_IHL: usize = 0;
@@ -101,10 +106,36 @@ pub fn header_within(first: &[u8], available: usize) -> Result<Ipv4Header, Error
     })
 }
 
+/// The protocol that the IPv4 packet at the front of `packet` names, whose header may be cut short behind it.
+#[inline]
+pub fn protocol_of(packet: &[u8]) -> Option<IpProtocol> {
+    packet
+        .get(field::PROTOCOL)
+        .filter(|_| packet[field::VERSION_IHL] >> 4 == 4)
+        .map(|&protocol| IpProtocol(protocol))
+}
+
+/// Whether the flags of the IPv4 packet at the front of `packet` let routers fragment it; `false` of what is cut short before.
+#[inline]
+pub fn may_fragment(packet: &[u8]) -> bool {
+    let flags = packet.get(field::FLAGS_OFFSET).filter(|_| packet[field::VERSION_IHL] >> 4 == 4);
+    flags.is_some_and(|flags| flags & (DONT_FRAGMENT >> 8) as u8 == 0)
+}
+
 /// Whether the checksum of the header of `header_len` octets at the front of `packet` is right (RFC 1812 5.2.2).
 #[inline]
 pub fn checksum_ok(packet: &[u8], header_len: u8) -> bool {
     packet.get(..usize::from(header_len)).is_some_and(|header| checksum::checksum(header) == 0)
+}
+
+/// Computes the checksum afresh of a header, options included; of less than a header nothing.
+#[inline]
+pub fn fill_checksum(header: &mut [u8]) {
+    if header.len() >= HEADER_LEN {
+        put_u16(header, field::CHECKSUM, 0);
+        let value = checksum::checksum(header);
+        put_u16(header, field::CHECKSUM, value);
+    }
 }
 
 view! {
@@ -235,19 +266,19 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4View<T> {
     /// Returns the new TTL.
     #[inline]
     pub fn decrement_ttl(&mut self) -> u8 {
-        let ttl = self.ttl().saturating_sub(1);
-        self.update_word(field::TTL, |[_, protocol]| [ttl, protocol]);
-        ttl
+        if self.ttl() > 0
+            && let Some(header) = self.octets_mut().first_chunk_mut()
+        {
+            Ipv4Fields::new(header).decrement_ttl();
+        }
+        self.ttl()
     }
 
     /// Computes the header checksum afresh.
     #[inline]
     pub fn fill_checksum(&mut self) {
         let header_len = usize::from(self.header_len());
-        let octets = self.octets_mut();
-        put_u16(octets, field::CHECKSUM, 0);
-        let value = checksum::checksum(octets.get(..header_len).unwrap_or_default());
-        put_u16(octets, field::CHECKSUM, value);
+        fill_checksum(self.octets_mut().get_mut(..header_len).unwrap_or_default());
     }
 
     #[inline]

@@ -10,10 +10,13 @@
 use core::net::Ipv6Addr;
 
 use crate::bytes::{array_at, put, put_u16, put_u32, room, u16_at, u32_at, view};
+use crate::layout::Ipv6Fields;
 use crate::{Error, Fragment, IpProtocol};
 
 /// Octets of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// Where the next header is named; each extension header begins with the one that follows it.
+pub const NEXT_HEADER_AT: usize = field::NEXT_HEADER;
 /// Octets every link must carry (RFC 8200 section 5), and the most an ICMPv6 error may have (RFC 4443 2.4 (c)).
 pub const MTU_MIN: usize = 1280;
 /// Most extension headers the walk passes; a packet with more is refused.
@@ -92,6 +95,13 @@ pub fn header_within(packet: &[u8], available: usize) -> Result<Ipv6Header, Erro
         src: Ipv6Addr::from(array_at::<16>(fixed, field::SRC)),
         dst: Ipv6Addr::from(array_at::<16>(fixed, field::DST)),
     })
+}
+
+/// The first next header that the IPv6 packet at the front of `packet` names, whose header may be cut short behind it.
+#[inline]
+pub fn next_header_of(packet: &[u8]) -> Option<IpProtocol> {
+    let is_v6 = |_: &&u8| packet[field::VERSION_CLASS_FLOW] >> 4 == 6;
+    packet.get(field::NEXT_HEADER).filter(is_v6).map(|&next| IpProtocol(next))
 }
 
 /// Where the extension headers end (RFC 8200 section 4).
@@ -251,9 +261,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6View<T> {
     /// Takes one hop off the hop limit; does nothing at zero. Returns the new hop limit.
     #[inline]
     pub fn decrement_hop_limit(&mut self) -> u8 {
-        let hop_limit = self.hop_limit().saturating_sub(1);
-        self.octets_mut()[field::HOP_LIMIT] = hop_limit;
-        hop_limit
+        if self.hop_limit() > 0
+            && let Some(header) = self.octets_mut().first_chunk_mut()
+        {
+            Ipv6Fields::new(header).decrement_hop_limit();
+        }
+        self.hop_limit()
     }
 
     /// Sets the payload length, in octets.

@@ -1,15 +1,16 @@
 //! Packet formats: zero-copy views, validated plain structs and builders, in safe Rust, without dependencies but for a hash.
 //!
-//! Each protocol has one file with up to three forms of the same header:
+//! Each protocol has one file with up to three forms of the same header, and [`layout`] has a fourth of fixed ones:
 //!
 //! ```text
 //!  bytes ──XxxView::new_checked──▶ XxxView<T>   one length check, then field by field, in place
 //!        ──XxxRepr::parse────────▶ XxxRepr      plain values, validated;  emit() writes them back
-//!        ──xxx::header───────────▶ XxxHeader    Copy, everything the fast path needs, one pass
+//!        ──xxx::header───────────▶ XxxHeader    Copy, all that forwarding needs of any header, one pass
+//!  &[u8; N] ──XxxFields::new──▶ XxxFields     named fields of a header of known length, nothing checked: fast paths
 //! ```
 //!
 //! All multi-octet fields are in host order once read; lengths and offsets are in octets unless a name says
-//! otherwise. No function here panics on any input.
+//! otherwise. No function here panics on any input, but for [`layout::at`] beyond a slice, as indexing does.
 
 #![forbid(unsafe_code)]
 // A header is never empty, so `len` without `is_empty` is right for every type of this crate.
@@ -29,6 +30,7 @@ pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod layout;
 pub mod ndisc;
 pub mod ndn;
 pub mod rss;

@@ -9,7 +9,7 @@ use core::net::Ipv6Addr;
 
 use crate::bytes::{array_at, put, put_u32, room};
 use crate::icmpv6::Icmpv6View;
-use crate::{Error, MacAddr};
+use crate::{Error, IpProtocol, MacAddr, ip};
 
 /// Octets of a message without options.
 pub const MESSAGE_LEN: usize = 24;
@@ -45,6 +45,14 @@ pub enum NdiscRepr {
         /// Link-layer address of the target.
         target_link: Option<MacAddr>,
     },
+}
+
+/// Whether the IPv6 packet at the front of `packet` is a neighbour solicitation or advertisement, by its types alone.
+#[inline]
+pub fn is_about_neighbours(packet: &[u8]) -> bool {
+    ip::plain_upper(packet).is_some_and(|(protocol, upper)| {
+        protocol == IpProtocol::ICMPV6 && matches!(upper.first(), Some(&(SOLICITATION | ADVERTISEMENT)))
+    })
 }
 
 /// The multicast group every owner of `address` listens to (RFC 4291 section 2.7.1).

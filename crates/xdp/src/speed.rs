@@ -13,6 +13,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 pub use self::live::{LiveCount, LiveFrames, LivePackets};
 
+use kaido_wire::layout::{self, ContainerFields, EthernetFields, GtpuFields, Ipv4Fields, UdpFields};
+use kaido_wire::{EtherType, IpProtocol, MessageType, ethernet, gtpu, ipv4, udp};
+
 use crate::abi::{self, Config};
 use crate::object::{Aligned, map, open, program};
 use crate::offload::{
@@ -367,62 +370,69 @@ struct Ends {
 
 const ENDS: Ends = Ends { mac: MAC, tunnel: [LOCAL, PEER], qfi: None };
 
-/// An Ethernet header, then IPv4 of the rest of the frame.
-fn ip_frame(offset: usize, frame: &mut [u8; FRAME_LEN], ends: [Ipv4Addr; 2]) {
-    let [length_high, length_low] = u16::try_from(FRAME_LEN - offset).unwrap_or(0).to_be_bytes();
-    let mut header = [0; 20];
-    header[..12].copy_from_slice(&[0x45, 0, length_high, length_low, 0, 0, 0, 0, 64, 17, 0, 0]);
-    header[12..16].copy_from_slice(&ends[0].octets());
-    header[16..].copy_from_slice(&ends[1].octets());
-    let (words, _) = header.as_chunks::<2>();
-    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    #[allow(clippy::cast_possible_truncation)] // Folded to 16 bits, but for the last carry.
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
-    frame[offset..offset + 20].copy_from_slice(&header);
+/// Where the parts of frames begin.
+const IP_AT: usize = ethernet::HEADER_LEN;
+const UDP_AT: usize = IP_AT + ipv4::HEADER_LEN;
+const GTPU_AT: usize = UDP_AT + udp::HEADER_LEN;
+const INNER_AT: usize = GTPU_AT + gtpu::HEADER_LEN;
+const CONTAINER_LEN: usize = gtpu::OPTIONAL_LEN + 4;
+
+/// IPv4 of the rest of the frame.
+fn put_ipv4(offset: usize, frame: &mut [u8; FRAME_LEN], [src, dst]: [Ipv4Addr; 2]) {
+    let mut header = Ipv4Fields::new(layout::at_mut(frame, offset));
+    header.set_version_ihl(0x45);
+    header.set_total_len(u16::try_from(FRAME_LEN - offset).unwrap_or(0));
+    header.set_ttl(64);
+    header.set_protocol(IpProtocol::UDP.0);
+    header.set_src(src.to_bits());
+    header.set_dst(dst.to_bits());
+    header.fill_checksum();
 }
 
-fn udp(offset: usize, frame: &mut [u8; FRAME_LEN], port: u16) {
-    let length = u16::try_from(FRAME_LEN - offset).unwrap_or(0);
-    frame[offset..offset + 2].copy_from_slice(&40_000u16.to_be_bytes());
-    frame[offset + 2..offset + 4].copy_from_slice(&port.to_be_bytes());
-    frame[offset + 4..offset + 6].copy_from_slice(&length.to_be_bytes());
+fn put_udp(offset: usize, frame: &mut [u8; FRAME_LEN], port: u16) {
+    let mut header = UdpFields::new(layout::at_mut(frame, offset));
+    header.set_src_port(40_000);
+    header.set_dst_port(port);
+    header.set_len(u16::try_from(FRAME_LEN - offset).unwrap_or(0));
 }
 
-fn ethernet(ends: &Ends) -> [u8; FRAME_LEN] {
+fn put_ethernet(ends: &Ends) -> [u8; FRAME_LEN] {
     let mut frame = [0; FRAME_LEN];
-    frame[..6].copy_from_slice(&ends.mac);
-    frame[12..14].copy_from_slice(&[8, 0]);
+    let mut header = EthernetFields::new(layout::part_mut::<0, IP_AT, FRAME_LEN>(&mut frame));
+    header.set_dst(ends.mac);
+    header.set_ethertype(EtherType::IPV4.0);
     frame
 }
 
 /// To the UE, from a server.
 fn downlink(ends: &Ends) -> [u8; FRAME_LEN] {
-    let mut frame = ethernet(ends);
-    ip_frame(14, &mut frame, [SERVER, Speed::ue(0)]);
-    udp(34, &mut frame, 53);
+    let mut frame = put_ethernet(ends);
+    put_ipv4(IP_AT, &mut frame, [SERVER, Speed::ue(0)]);
+    put_udp(UDP_AT, &mut frame, 53);
     frame
 }
 
 /// From the UE, to it.
 fn uplink(ends: &Ends) -> [u8; FRAME_LEN] {
     let [local, peer] = ends.tunnel;
-    let mut frame = ethernet(ends);
-    ip_frame(14, &mut frame, [peer, local]);
-    udp(34, &mut frame, 2152);
-    let length = u16::try_from(FRAME_LEN - 50).unwrap_or(0);
-    let (flags, inner) = match ends.qfi {
-        Some(qfi) => {
-            // An extension header: a PDU session container of an uplink packet, of four octets.
-            frame[50..58].copy_from_slice(&[0, 0, 0, 0x85, 1, 0x10, qfi, 0]);
-            (0x34, 58)
-        }
-        None => (0x30, 50),
-    };
-    frame[42..44].copy_from_slice(&[flags, 255]);
-    frame[44..46].copy_from_slice(&length.to_be_bytes());
-    ip_frame(inner, &mut frame, [Speed::ue(0), SERVER]);
-    udp(inner + 20, &mut frame, 53);
+    let mut frame = put_ethernet(ends);
+    put_ipv4(IP_AT, &mut frame, [peer, local]);
+    put_udp(UDP_AT, &mut frame, gtpu::UDP_PORT);
+    let length = u16::try_from(FRAME_LEN - INNER_AT).unwrap_or(0);
+    let inner = INNER_AT + if ends.qfi.is_some() { CONTAINER_LEN } else { 0 };
+    let mut message = GtpuFields::new(layout::at_mut(&mut frame, GTPU_AT));
+    message.set_flags(gtpu::VERSION_PT);
+    message.set_message_type(MessageType::G_PDU.0);
+    message.set_length(length);
+    if let Some(qfi) = ends.qfi {
+        message.set_flags(gtpu::VERSION_PT | gtpu::FLAG_EXTENSION);
+        let mut container = ContainerFields::new(layout::at_mut(&mut frame, INNER_AT));
+        container.set_kind_len(gtpu::PLAIN_CONTAINER);
+        container.set_pdu_type(gtpu::PDU_TYPE_UL << 4);
+        container.set_qfi(qfi);
+        container.set_next(gtpu::extension_type::NONE);
+    }
+    put_ipv4(inner, &mut frame, [Speed::ue(0), SERVER]);
+    put_udp(inner + ipv4::HEADER_LEN, &mut frame, 53);
     frame
 }

@@ -1,6 +1,7 @@
 //! Makes one packet of its fragments.
 
-use kaido_wire::{IpProtocol, checksum, ecn, ipv4, ipv6};
+use kaido_wire::layout::{Ipv4Fields, Ipv6Fields};
+use kaido_wire::{IpProtocol, ecn, ipv4, ipv6};
 
 use super::FRAGMENT_HEADER_LEN;
 use crate::drop_reason::DropReason;
@@ -79,12 +80,11 @@ fn finish_v4(whole: &mut Frame) -> Option<()> {
     let total = u16::try_from(whole.packet_len()).ok()?;
     let header_len = usize::from(whole.data().first()? & 0xf) * 4;
     let header = whole.data_mut().get_mut(..header_len.max(ipv4::HEADER_LEN))?;
-    header[2..4].copy_from_slice(&total.to_be_bytes());
+    let mut fields = Ipv4Fields::new(header.first_chunk_mut()?);
+    fields.set_total_len(total);
     // Neither DF nor MF nor an offset.
-    header[6..8].fill(0);
-    header[10..12].fill(0);
-    let sum = checksum::checksum(header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    fields.set_flags_offset(0);
+    ipv4::fill_checksum(header);
     Some(())
 }
 
@@ -94,8 +94,8 @@ fn finish_v6(whole: &mut Frame, first: &Frame, header_len: usize) -> Option<()> 
     let fragment_at = header_len - FRAGMENT_HEADER_LEN;
     let follows = *first.data().get(fragment_at)?;
     let headers = whole.data_mut();
-    headers[4..6].copy_from_slice(&payload_len.to_be_bytes());
-    let (mut naming, mut at) = (6, ipv6::HEADER_LEN);
+    Ipv6Fields::new(headers.first_chunk_mut()?).set_payload_len(payload_len);
+    let (mut naming, mut at) = (ipv6::NEXT_HEADER_AT, ipv6::HEADER_LEN);
     while at < fragment_at {
         let [_, len] = *headers.get(at..)?.first_chunk::<2>()?;
         let is_authentication = IpProtocol(*headers.get(naming)?) == IpProtocol::AH;

@@ -84,7 +84,7 @@ const FRAGMENT_HEADER_LEN: usize = 8;
 
 /// Where the fragment header of an IPv6 packet is, whose headers were found to be in good order.
 fn fragment_header_at(packet: &[u8]) -> Option<usize> {
-    let (mut kind, mut at) = (*packet.get(6)?, ipv6::HEADER_LEN);
+    let (mut kind, mut at) = (*packet.get(ipv6::NEXT_HEADER_AT)?, ipv6::HEADER_LEN);
     while IpProtocol(kind) != IpProtocol::FRAGMENT {
         let [next, len] = *packet.get(at..)?.first_chunk::<2>()?;
         at += match IpProtocol(kind) {

@@ -1,13 +1,12 @@
 //! Cuts a packet into fragments that fit (RFC 791 3.2, RFC 8200 4.5).
 
 use crate::frame::{Frame, Segments};
-use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
+use kaido_wire::ipv4::{DONT_FRAGMENT, MORE_FRAGMENTS, OFFSET_MASK};
+use kaido_wire::layout::{self, FragmentFields, Ipv4Fields, Ipv6Fields};
+use kaido_wire::{IpProtocol, ipv4, ipv6};
 
 use super::FRAGMENT_HEADER_LEN;
 
-const DONT_FRAGMENT: u16 = 0x4000;
-const MORE_FRAGMENTS: u16 = 0x2000;
-const OFFSET_MASK: u16 = 0x1fff;
 /// The bit of an IPv4 option's type that has it copied into every fragment.
 const OPTION_COPIED: u8 = 0x80;
 
@@ -22,8 +21,7 @@ pub enum SplitFault {
 
 /// Whether a router may cut an IPv4 packet.
 pub fn split_v4_allowed(packet: &[u8]) -> bool {
-    packet.first().is_some_and(|octet| octet >> 4 == 4)
-        && packet.get(6).is_some_and(|flags| flags & (DONT_FRAGMENT >> 8) as u8 == 0)
+    ipv4::may_fragment(packet)
 }
 
 /// Cuts the packet that `frame` begins with into fragments of at most `mtu` octets, front to back. Of IPv4 any, whatever
@@ -116,12 +114,14 @@ impl<'p> Headers<'p> {
             let (fixed, extension) = header.split_at_mut(ipv6::HEADER_LEN);
             fixed.copy_from_slice(self.octets);
             let payload_len = u16::try_from(len + FRAGMENT_HEADER_LEN).ok()?;
-            fixed[4..6].copy_from_slice(&payload_len.to_be_bytes());
-            let next = std::mem::replace(&mut fixed[6], IpProtocol::FRAGMENT.0);
-            let place = u16::try_from(offset).ok()? | u16::from(more);
-            extension[..2].copy_from_slice(&[next, 0]);
-            extension[2..4].copy_from_slice(&place.to_be_bytes());
-            extension[4..8].copy_from_slice(&identification.to_be_bytes());
+            let mut fixed = Ipv6Fields::new(layout::at_mut(fixed, 0));
+            fixed.set_payload_len(payload_len);
+            let mut extension = FragmentFields::new(layout::at_mut(extension, 0));
+            extension.set_next_header(fixed.next_header());
+            extension.set_reserved(0);
+            extension.set_offset_more(u16::try_from(offset).ok()? | u16::from(more));
+            extension.set_identification(identification);
+            fixed.set_next_header(IpProtocol::FRAGMENT.0);
             Some(())
         }
     }
@@ -135,25 +135,24 @@ impl<'p> Headers<'p> {
         identification: u32,
     ) -> Option<()> {
         // A fragment of a fragment goes on from where that lies, and is the last only if that was.
-        let had = u16::from_be_bytes([self.octets[6], self.octets[7]]);
+        let had = Ipv4Fields::new(layout::at(self.octets, 0)).flags_offset();
         let offset_units = (had & OFFSET_MASK) + u16::try_from(offset / 8).ok()?;
         let options = if offset == 0 { &self.octets[ipv4::HEADER_LEN..] } else { &self.copied[..] };
         let header_len = ipv4::HEADER_LEN + options.len();
         let header = fragment.append(header_len)?;
         header[..ipv4::HEADER_LEN].copy_from_slice(&self.octets[..ipv4::HEADER_LEN]);
         header[ipv4::HEADER_LEN..].copy_from_slice(options);
-        header[0] = 0x40 | u8::try_from(header_len / 4).ok()?;
-        header[2..4].copy_from_slice(&u16::try_from(header_len + len).ok()?.to_be_bytes());
+        let mut fields = Ipv4Fields::new(layout::at_mut(header, 0));
+        fields.set_version_ihl(0x40 | u8::try_from(header_len / 4).ok()?);
+        fields.set_total_len(u16::try_from(header_len + len).ok()?);
         if had & (OFFSET_MASK | MORE_FRAGMENTS) == 0 && had & DONT_FRAGMENT != 0 {
             // An atomic datagram's identification means nothing (RFC 6864); a fragment's must.
             #[allow(clippy::cast_possible_truncation)] // IPv4 has sixteen bits of it.
-            header[4..6].copy_from_slice(&(identification as u16).to_be_bytes());
+            fields.set_identification(identification as u16);
         }
         let more = if more { MORE_FRAGMENTS } else { had & MORE_FRAGMENTS };
-        header[6..8].copy_from_slice(&(offset_units & OFFSET_MASK | more).to_be_bytes());
-        header[10..12].fill(0);
-        let sum = checksum::checksum(header);
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        fields.set_flags_offset(offset_units & OFFSET_MASK | more);
+        ipv4::fill_checksum(header);
         Some(())
     }
 }

@@ -1,8 +1,9 @@
 //! The outer headers go; what they say that concerns the packet goes over.
 
 use kaido_engine::{DropReason, Frame, Output, PortId};
-use kaido_wire::checksum::update_u16;
-use kaido_wire::{EtherType, ecn, ethernet, gre};
+use kaido_wire::ethernet::TYPE_AT;
+use kaido_wire::layout::{Ipv4Fields, Ipv6Fields};
+use kaido_wire::{EtherType, ecn, ethernet, gre, ipv4};
 
 use super::Gre;
 use crate::parse::TunnelPacket;
@@ -74,9 +75,9 @@ fn take_frame(frame: &mut Frame, outer: &TunnelPacket) -> bool {
     }
     // The inner addresses move forward over the end of the outer headers, and the tags come behind them.
     let mut tags = [0; 16];
-    tags[..tags_len].copy_from_slice(&data[12..12 + tags_len]);
-    data.copy_within(at..at + 12, at - tags_len);
-    data[at + 12 - tags_len..at + 12].copy_from_slice(&tags[..tags_len]);
+    tags[..tags_len].copy_from_slice(&data[TYPE_AT..TYPE_AT + tags_len]);
+    data.copy_within(at..at + TYPE_AT, at - tags_len);
+    data[at + TYPE_AT - tags_len..at + TYPE_AT].copy_from_slice(&tags[..tags_len]);
     frame.strip(at - tags_len)
 }
 
@@ -102,32 +103,24 @@ impl Change {
 
     fn apply_v4(&self, packet: &mut [u8]) -> Result<(), DropReason> {
         // The rest may be in further segments; its length is for the receiver to judge.
-        if packet.len() < 20 || packet[0] >> 4 != 4 || packet[0] & 15 < 5 {
+        let header = packet.first_chunk_mut().ok_or(DropReason::InnerMalformed)?;
+        let mut header = Ipv4Fields::new(header);
+        if header.version_ihl() >> 4 != 4 || header.header_len() < ipv4::HEADER_LEN {
             return Err(DropReason::InnerMalformed);
         }
-        let old = [packet[0], packet[1], packet[8], packet[9]];
-        let tos = self.tos(packet[1])?;
-        let hops = self.hops.map_or(packet[8], |outer| outer.min(packet[8]));
-        (packet[1], packet[8]) = (tos, hops);
-        let word = |octets: [u8; 2]| u16::from_be_bytes(octets);
-        let sum = word([packet[10], packet[11]]);
-        let sum = update_u16(sum, word([old[0], old[1]]), word([packet[0], tos]));
-        let sum = update_u16(sum, word([old[2], old[3]]), word([hops, old[3]]));
-        if (old[1], old[2]) != (tos, hops) {
-            packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        }
+        let tos = self.tos(header.tos())?;
+        header.update(tos, self.hops.map_or(header.ttl(), |outer| outer.min(header.ttl())));
         Ok(())
     }
 
     fn apply_v6(&self, packet: &mut [u8]) -> Result<(), DropReason> {
-        if packet.len() < 40 || packet[0] >> 4 != 6 {
+        let header = packet.first_chunk_mut().ok_or(DropReason::InnerMalformed)?;
+        let mut header = Ipv6Fields::new(header);
+        if header.version_class_flow() >> 28 != 6 {
             return Err(DropReason::InnerMalformed);
         }
-        let class = packet[0] << 4 | packet[1] >> 4;
-        let new = self.tos(class)?;
-        packet[0] = 0x60 | new >> 4;
-        packet[1] = packet[1] & 0x0f | new << 4;
-        packet[7] = self.hops.map_or(packet[7], |outer| outer.min(packet[7]));
+        header.set_traffic_class(self.tos(header.traffic_class())?);
+        header.set_hop_limit(self.hops.map_or(header.hop_limit(), |outer| outer.min(header.hop_limit())));
         Ok(())
     }
 

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use kaido_engine::fragment::split_v4_allowed;
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
+use kaido_wire::ip::decrement_ttl;
 use kaido_wire::{Error, EtherType, GreRepr, IpProtocol, Ipv4Repr, Ipv6Repr, ecn, gre, ipv4, ipv6, vlan};
 
 use super::Gre;
-use super::route::{Head, decrement_ttl};
+use super::route::Head;
 use crate::rules::{DontFragment, Encapsulation, ForwardingMode, Propagation};
 
 /// Octets of Ethernet with the most tags.
@@ -166,7 +167,7 @@ impl Gre {
         header.emit(frame.prepend(header.len()).ok_or(Error::Truncated)?)?;
         if tunnel.checksum {
             let sum = !gre::sum_of(frame.segments());
-            frame.data_mut()[gre::HEADER_LEN..gre::HEADER_LEN + 2].copy_from_slice(&sum.to_be_bytes());
+            gre::set_checksum(frame.data_mut(), sum);
         }
         let inner = load.head.as_ref();
         let hops = inner.filter(|_| tunnel.ttl == Propagation::Uniform).map_or(tunnel.hops, |head| head.hops);

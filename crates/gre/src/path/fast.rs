@@ -1,8 +1,8 @@
 //! The two usual kinds of frames, told and done by a few loads and stores.
 
 use kaido_engine::{Frame, PortId};
-use kaido_wire::checksum::is_sound_ipv4;
-use kaido_wire::{EtherType, IpProtocol};
+use kaido_wire::layout::{self, EthernetFields, GreFields, Ipv4Fields};
+use kaido_wire::{EtherType, IpProtocol, ethernet, gre, ipv4, ipv6};
 
 use crate::counters::{RuleCounters, Tally};
 use crate::rules::{
@@ -10,22 +10,24 @@ use crate::rules::{
 };
 
 /// Octets of Ethernet, and of IPv4 and GRE without options.
-const LINK: usize = 14;
-const OUTER: usize = 24;
+const LINK: usize = ethernet::HEADER_LEN;
+const IPV4: usize = ipv4::HEADER_LEN;
+const GRE: usize = gre::HEADER_LEN;
+const OUTER: usize = IPV4 + GRE;
 /// The least of an IPv4 packet, and of an IPv6 one.
-const INNER: usize = 20;
-const INNER_V6: usize = 40;
+const INNER: usize = ipv4::HEADER_LEN;
+const INNER_V6: usize = ipv6::HEADER_LEN;
 const HEAD_LEN: usize = LINK + OUTER + INNER;
 /// What is equal in all usual tunnel packets: which bits, and what they are. EtherType of IPv4 with version, header length and class
 /// of service behind it: no options, and not the bit of ECN that is set in each of the two values that go over to what was in
 /// the tunnel (RFC 6040 4.2).
 const HEAD: MaskedWord =
     MaskedWord::new([0x08, 0x00, 0x45, 0, 0, 0, 0, 0], [0xff, 0xff, 0xff, 0x01, 0, 0, 0, 0]);
-const HEAD_AT: usize = 12;
+const HEAD_AT: usize = ethernet::TYPE_AT;
 /// No fragment; the protocol.
 const MIDDLE: MaskedWord =
     MaskedWord::new([0, 0, 0, IpProtocol::GRE.0, 0, 0, 0, 0], [0x3f, 0xff, 0, 0xff, 0, 0, 0, 0]);
-const MIDDLE_AT: usize = 20;
+const MIDDLE_AT: usize = LINK + 6;
 /// GRE headers without options.
 const GRE_V4: u32 = EtherType::IPV4.0 as u32;
 const GRE_V6: u32 = EtherType::IPV6.0 as u32;
@@ -93,9 +95,10 @@ impl QuickRule {
 
     #[inline(always)]
     fn meets(&self, source: u32, destination: u32, gre: u32) -> bool {
+        let [ipv4, ipv6] = self.inner;
         (source & self.source.0) == self.source.1
             && (destination & self.destination.0) == self.destination.1
-            && (gre == self.inner[0] || gre == self.inner[1])
+            && (gre == ipv4 || gre == ipv6)
     }
 }
 
@@ -146,24 +149,26 @@ impl FastPort {
             return self.passes_plain(head, len);
         }
         // A plain GRE header, and in it what it says.
-        let total = usize::from(u16::from_be_bytes([head[16], head[17]]));
-        let gre = be32(head, 34);
-        let least = match (gre, head[38]) {
+        let header = Ipv4Fields::new(layout::part::<LINK, IPV4, HEAD_LEN>(head));
+        let total = usize::from(header.total_len());
+        let gre = GreFields::new(layout::part::<{ LINK + IPV4 }, GRE, HEAD_LEN>(head)).whole();
+        let [inner] = *layout::part::<{ LINK + OUTER }, 1, HEAD_LEN>(head);
+        let least = match (gre, inner) {
             (GRE_V4, 0x45..=0x4f) => OUTER + INNER,
             (GRE_V6, 0x60..=0x6f) => OUTER + INNER_V6,
             _ => return false,
         };
         let fits = total + LINK <= len && len <= self.fits + OUTER;
-        if total < least || !fits || is_chained || !is_sound(head) {
+        if total < least || !fits || is_chained || !header.has_sound_checksum() {
             return false;
         }
-        let (source, destination) = (be32(head, 26), be32(head, 30));
+        let (source, destination) = (header.src(), header.dst());
         let found = self.rules.iter().find(|rule| rule.meets(source, destination, gre));
         if !found.map_or(self.strips_unmatched, |rule| rule.strips) {
             return false;
         }
         // The protocol of the GRE header lies where the EtherType is to be.
-        head.copy_within(..12, OUTER);
+        head.copy_within(..ethernet::TYPE_AT, OUTER);
         if let Some(rule) = found {
             tally.count(rule.number.into(), len, counters);
         }
@@ -173,8 +178,10 @@ impl FastPort {
     /// Whether a frame is plain IPv4, or a fragment of it, that leaves by the peer port as it is.
     #[inline(always)]
     fn passes_plain(&self, head: &[u8; HEAD_LEN], len: usize) -> bool {
-        let is_ipv4 = be32(head, HEAD_AT) & 0xffff_f000 == 0x0800_4000;
-        self.plain && is_ipv4 && head[23] != IpProtocol::GRE.0 && len <= self.fits
+        let link = EthernetFields::new(layout::part::<0, LINK, HEAD_LEN>(head));
+        let header = Ipv4Fields::new(layout::part::<LINK, IPV4, HEAD_LEN>(head));
+        let is_ipv4 = link.ethertype() == EtherType::IPV4.0 && header.version_ihl() >> 4 == 4;
+        self.plain && is_ipv4 && header.protocol() != IpProtocol::GRE.0 && len <= self.fits
     }
 }
 
@@ -195,15 +202,4 @@ impl MaskedWord {
         octets.copy_from_slice(&head[AT..AT + 8]);
         u64::from_ne_bytes(octets) & self.mask == self.value
     }
-}
-
-#[inline(always)]
-fn be32(head: &[u8; HEAD_LEN], at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-}
-
-/// Whether the checksum of the IPv4 header without options behind Ethernet is right.
-#[inline(always)]
-fn is_sound(head: &[u8; HEAD_LEN]) -> bool {
-    head[LINK..].first_chunk().is_some_and(is_sound_ipv4)
 }

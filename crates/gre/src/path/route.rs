@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution, write_icmp_error};
-use kaido_wire::checksum::update_u16;
+use kaido_wire::ip::decrement_ttl;
+use kaido_wire::layout::{self, EthernetFields};
 use kaido_wire::{EtherType, EthernetRepr, MacAddr, ethernet, ipv4, ipv6};
 
 use super::Gre;
@@ -75,21 +76,6 @@ impl Head {
             }
             _ => false,
         }
-    }
-}
-
-/// Takes a hop from the packet that `data` begins with.
-pub(super) fn decrement_ttl(data: &mut [u8]) {
-    match data.first().map(|octet| octet >> 4) {
-        Some(4) if data.len() >= ipv4::HEADER_LEN => {
-            let old = u16::from_be_bytes([data[8], data[9]]);
-            data[8] = data[8].saturating_sub(1);
-            let new = u16::from_be_bytes([data[8], data[9]]);
-            let sum = update_u16(u16::from_be_bytes([data[10], data[11]]), old, new);
-            data[10..12].copy_from_slice(&sum.to_be_bytes());
-        }
-        Some(6) if data.len() >= ipv6::HEADER_LEN => data[7] = data[7].saturating_sub(1),
-        _ => {}
     }
 }
 
@@ -220,12 +206,16 @@ impl Gre {
 
 /// Sends a packet back to where the Ethernet header `link` came from.
 fn back(port: PortId, link: &[u8], mut frame: Frame, out: &mut Output<'_>) {
-    let room = frame.prepend(link.len()).filter(|room| room.len() >= link.len() && link.len() >= 12);
+    let room = frame
+        .prepend(link.len())
+        .filter(|room| room.len() >= link.len() && link.len() >= ethernet::HEADER_LEN);
     match room {
         Some(room) => {
             room[..link.len()].copy_from_slice(link);
-            room[..6].copy_from_slice(&link[6..12]);
-            room[6..12].copy_from_slice(&link[..6]);
+            let mut addresses = EthernetFields::new(layout::at_mut(room, 0));
+            let (dst, src) = (addresses.src(), addresses.dst());
+            addresses.set_dst(dst);
+            addresses.set_src(src);
             out.transmit(port, frame);
         }
         None => out.drop(port, frame, DropReason::NoHeadroom),

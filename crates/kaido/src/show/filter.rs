@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use kaido_wire::{EtherType, IpProtocol, gre, gtpu, ip, ipv4, ipv6, vlan};
+use kaido_wire::{EtherType, IpProtocol, gre, gtpu, ip, ipv4, ipv6, udp, vlan};
 
 use super::pcapng::octets;
 use crate::api::{PacketDisposition, TracedPacket};
@@ -163,7 +163,7 @@ fn tunnelled<'p>(layer: &mut Layer, upper: &'p [u8]) -> Option<&'p [u8]> {
             upper.get(usize::from(header.header_len)..).filter(|_| carries_ip)
         }
         IpProtocol::UDP if layer.ports.is_some_and(|(_, to)| to == gtpu::UDP_PORT) => {
-            let payload = upper.get(8..)?;
+            let payload = upper.get(udp::HEADER_LEN..)?;
             let header = gtpu::header_within(payload, usize::MAX).ok()?;
             layer.teid = Some(header.teid);
             payload.get(usize::from(header.payload_offset)..)

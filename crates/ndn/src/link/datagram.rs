@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use kaido_engine::fragment::{FragmentInfo, Outcome, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_wire::layout::EthernetFields;
 use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 
@@ -36,7 +37,10 @@ impl Link {
     pub(super) fn may_be_udp(&self, port: PortId, frame: &Frame) -> bool {
         self.udp.is_some()
             && self.settings.ports.get(port.index()) != Some(&PortKind::Host)
-            && frame.data().get(12..14) != Some(&ETHERTYPE.0.to_be_bytes()[..])
+            && frame
+                .data()
+                .first_chunk()
+                .is_none_or(|link| EthernetFields::new(link).ethertype() != ETHERTYPE.0)
     }
 
     /// The face and the payload of a datagram that is NDN: `None` while its rest is missing.

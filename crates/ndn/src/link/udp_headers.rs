@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use kaido_engine::{Frame, NextHop};
+use kaido_wire::layout::{self, UdpFields};
 use kaido_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, UdpRepr};
 use kaido_wire::{checksum, ethernet, ipv4, ipv6, udp};
 
@@ -91,7 +92,7 @@ pub(super) fn put_headers(frame: &mut Frame, (local, remote): Ends, identificati
     if header.is_err() || repr.emit(transport).is_err() {
         return false;
     }
-    transport[6..8].copy_from_slice(&sum.to_be_bytes());
+    UdpFields::new(layout::at_mut(transport, 0)).set_checksum(sum);
     true
 }
 

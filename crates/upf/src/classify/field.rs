@@ -91,8 +91,8 @@ impl<T: Value> Field<T> {
         let (mut before, mut starts) = (0, &*self.starts);
         while starts.len() > COUNTED_MAX {
             let half = starts.len() / 2;
-            let (lower, upper) = starts.split_at(half);
-            (before, starts) = if upper[0] <= value { (before + half, upper) } else { (before, lower) };
+            let (lower, higher) = starts.split_at(half);
+            (before, starts) = if higher[0] <= value { (before + half, higher) } else { (before, lower) };
         }
         // The first piece starts at the least value: there is always one.
         let counted: u32 = starts.iter().map(|start| u32::from(*start <= value)).sum();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_table::Seed;
-use kaido_wire::IpProtocol;
+use kaido_wire::{IpProtocol, TcpView, udp};
 
 use super::parse::Packet;
 use crate::apps::quic::{Hello, is_initial};
@@ -186,11 +186,11 @@ impl Flows {
                 }
             }
             IpProtocol::UDP if remote_port == DNS_PORT && direction == Direction::Downlink => {
-                self.learn(session, upper.get(8..).unwrap_or_default());
+                self.learn(session, upper.get(udp::HEADER_LEN..).unwrap_or_default());
             }
             IpProtocol::UDP => {
                 let key = self.flow_key(session, flow);
-                let datagram = upper.get(8..).unwrap_or_default();
+                let datagram = upper.get(udp::HEADER_LEN..).unwrap_or_default();
                 if direction == Direction::Uplink && is_initial(datagram) {
                     self.listen_to_quic(key, datagram);
                 }
@@ -267,8 +267,8 @@ fn bits(address: std::net::IpAddr) -> u128 {
 
 /// The data of a TCP segment (RFC 9293 3.1).
 fn tcp_payload(segment: &[u8]) -> &[u8] {
-    let header_len = segment.get(12).map_or(usize::MAX, |octet| usize::from(octet >> 4) * 4);
-    segment.get(header_len.max(20)..).unwrap_or_default()
+    let Ok(view) = TcpView::new_checked(segment) else { return &[] };
+    segment.get(view.header_len().into()..).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(tcp_payload(&segment).len(), 4);
         segment[12] = 0xf0;
         assert!(tcp_payload(&segment).is_empty());
-        segment[12] = 0;
-        assert_eq!(tcp_payload(&segment).len(), 4);
+        segment[12] = 0x40;
+        assert!(tcp_payload(&segment).is_empty(), "no header has 16 octets");
     }
 }

@@ -9,11 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_table::Guard;
-use kaido_wire::gtpu;
+use kaido_wire::{gtpu, ip};
 
 use super::Worker;
 use super::charge::MatchedRule;
-use super::emit;
 use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, is_own, message};
 use super::relay::StoredExtensions;
@@ -89,7 +88,7 @@ impl Worker {
         let extensions = if arrival.key.is_tunnel() {
             self.stored.for_tunnel(encap, extended.deletes_container)
         } else {
-            emit::decrement_ttl(frame.data_mut());
+            ip::decrement_ttl(frame.data_mut());
             StoredExtensions::default().for_tunnel(encap, false)
         };
         if extensions.put_message(tunnel.teid, &mut frame).is_err() {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_table::Guard;
-use kaido_wire::{Error, IpProtocol, ecn};
+use kaido_wire::{Error, IpProtocol, ecn, ip};
 
 use super::Worker;
 use super::charge::MatchedRule;
@@ -92,7 +92,7 @@ impl Worker {
         if let Some(mtu) = exceeded {
             return Some((IcmpError::TooBig(mtu.saturating_sub(overhead)), frame));
         }
-        emit::decrement_ttl(frame.data_mut());
+        ip::decrement_ttl(frame.data_mut());
         if let Some(header) = egress.header
             && put_before(&header, &self.node.settings, &mut frame).is_err()
         {

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_engine::Frame;
+use kaido_wire::layout::{Ipv4Fields, Ipv6Fields, UdpFields};
 use kaido_wire::{
     Error, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, checksum, ecn, ethernet, ipv4,
-    ipv6, udp,
+    ipv6, layout, udp,
 };
 
 use crate::node::NodeSettings;
@@ -33,10 +34,11 @@ pub(super) fn datagram(
 ) -> Result<(), Error> {
     let length = u16::try_from(frame.packet_len() + udp::HEADER_LEN).map_err(|_| Error::Range)?;
     let header = frame.prepend(udp::HEADER_LEN).ok_or(Error::Truncated)?;
-    header[0..2].copy_from_slice(&src_port.to_be_bytes());
-    header[2..4].copy_from_slice(&dst_port.to_be_bytes());
-    header[4..6].copy_from_slice(&length.to_be_bytes());
-    header[6..8].copy_from_slice(&[0, 0]);
+    let mut header = UdpFields::new(layout::at_mut(header, 0));
+    header.set_src_port(src_port);
+    header.set_dst_port(dst_port);
+    header.set_len(length);
+    header.set_checksum(0);
     if settings.udp_checksums.computed(ends.dst) {
         fill_checksum(frame, 0, ends);
     }
@@ -65,7 +67,7 @@ pub(super) fn fill_checksum(frame: &mut Frame, offset: usize, ends: Ends) {
         sum = checksum::combine(&[sum, if odd { part.swap_bytes() } else { part }]);
         odd ^= segment.len() % 2 == 1;
     }
-    frame.data_mut()[offset + 6..offset + 8].copy_from_slice(&checksum::udp_sent(!sum).to_be_bytes());
+    UdpFields::new(layout::at_mut(frame.data_mut(), offset)).set_checksum(checksum::udp_sent(!sum));
 }
 
 /// Puts an IPv4 header before what the frame holds.
@@ -145,7 +147,7 @@ impl FlowFields {
     /// Of an IPv4 packet without options.
     #[inline(always)]
     pub(super) fn of_fast_v4(packet: &[u8]) -> Self {
-        let class = packet.get(1).copied().unwrap_or(0);
+        let class = packet.first_chunk().map_or(0, |header| Ipv4Fields::new(header).tos());
         Self { src_port: entropy_port_fast_v4(packet), class, is_ip: true }
     }
 
@@ -159,43 +161,29 @@ impl FlowFields {
 /// [`FlowFields::src_port`] of an IPv4 packet.
 #[inline(always)]
 fn entropy_port_v4(packet: &[u8]) -> u16 {
-    let Some(header) = packet.first_chunk::<{ ipv4::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
-    let protocol = IpProtocol(header[9]);
-    let is_fragment = is_fragment_v4([header[6], header[7]]);
-    let upper = if is_fragment { None } else { packet.get(usize::from(header[0] & 0xf) * 4..) };
-    source_port(fold_words(&header[12..20]), protocol, upper)
+    let Some(header) = packet.first_chunk().map(Ipv4Fields::new) else { return ENTROPY_PORT_BASE };
+    let upper = if header.is_fragment() { None } else { packet.get(header.header_len()..) };
+    source_port(halves(header.src() ^ header.dst()), IpProtocol(header.protocol()), upper)
 }
 
 /// As [`entropy_port_v4`], without options.
 #[inline(always)]
 fn entropy_port_fast_v4(packet: &[u8]) -> u16 {
-    // The header, and the ports behind it.
-    let Some(head) = packet.first_chunk::<24>() else { return entropy_port_v4(packet) };
-    let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let protocol = IpProtocol(head[9]);
-    let has_ports = protocol.has_ports() && !is_fragment_v4([head[6], head[7]]);
-    let folded = word(12) ^ word(16) ^ if has_ports { word(20) } else { 0 };
-    // The halves fold alike in any byte order.
-    #[allow(clippy::cast_possible_truncation)] // Both halves are folded into one.
-    let folded = u16::from_be((folded ^ folded >> 16) as u16);
-    ENTROPY_PORT_BASE + ((folded ^ u16::from(protocol.0)) & 0x3fff)
-}
-
-/// Offset and MF of an IPv4 header, in the machine's byte order.
-const IS_FRAGMENT: u16 = 0x3fff_u16.to_be();
-
-/// Whether these octets, the seventh and eighth of an IPv4 header, are of a fragment.
-#[inline(always)]
-pub(super) fn is_fragment_v4(octets: [u8; 2]) -> bool {
-    u16::from_ne_bytes(octets) & IS_FRAGMENT != 0
+    let Some((header, upper)) = packet.split_first_chunk() else { return ENTROPY_PORT_BASE };
+    let Some(&ports) = upper.first_chunk() else { return entropy_port_v4(packet) };
+    let header = Ipv4Fields::new(header);
+    let protocol = IpProtocol(header.protocol());
+    let has_ports = protocol.has_ports() && !header.is_fragment();
+    let folded = header.src() ^ header.dst() ^ if has_ports { u32::from_be_bytes(ports) } else { 0 };
+    ENTROPY_PORT_BASE + ((halves(folded) ^ u16::from(protocol.0)) & 0x3fff)
 }
 
 /// [`FlowFields::src_port`] of an IPv6 packet.
 #[inline(always)]
 fn entropy_port_v6(packet: &[u8]) -> u16 {
-    let Some(header) = packet.first_chunk::<{ ipv6::HEADER_LEN }>() else { return ENTROPY_PORT_BASE };
-    let addresses = fold_words(&header[8..40]);
-    let plain = IpProtocol(header[6]);
+    let Some(header) = packet.first_chunk().map(Ipv6Fields::new) else { return ENTROPY_PORT_BASE };
+    let addresses = fold(header.src() ^ header.dst());
+    let plain = IpProtocol(header.next_header());
     if matches!(plain, IpProtocol::TCP | IpProtocol::UDP) {
         return source_port(addresses, plain, packet.get(ipv6::HEADER_LEN..));
     }
@@ -213,44 +201,19 @@ fn source_port(addresses: u16, protocol: IpProtocol, upper: Option<&[u8]>) -> u1
     ENTROPY_PORT_BASE + (folded & 0x3fff)
 }
 
+/// The exclusive or of all words of 16 bits.
 #[inline(always)]
-fn fold_words(octets: &[u8]) -> u16 {
-    let folded =
-        octets.as_chunks::<4>().0.iter().fold(0u32, |folded, &word| folded ^ u32::from_be_bytes(word));
-    #[allow(clippy::cast_possible_truncation)] // Both halves are folded into one.
-    let halves = (folded ^ folded >> 16) as u16;
-    halves
+#[allow(clippy::cast_possible_truncation)] // What is cut off was folded into the rest.
+const fn fold(number: u128) -> u16 {
+    let half = (number ^ number >> 64) as u64;
+    halves((half ^ half >> 32) as u32)
 }
 
-/// Takes one hop off a packet's TTL or hop limit. `packet` begins with its header.
-#[inline]
-pub(super) fn decrement_ttl(packet: &mut [u8]) {
-    match packet.first().map(|octet| octet >> 4) {
-        Some(4) => decrement_ttl_v4(packet),
-        Some(6) => decrement_ttl_v6(packet),
-        _ => {}
-    }
-}
-
-/// As [`decrement_ttl`], of an IPv4 packet.
+/// As [`fold`], of two words.
 #[inline(always)]
-pub(super) fn decrement_ttl_v4(packet: &mut [u8]) {
-    if let Some(header) = packet.first_chunk_mut::<{ ipv4::HEADER_LEN }>() {
-        // RFC 1624 equation 3 for a field that becomes 0x0100 less: one more in the octets' own order, with the
-        // carry around, and never 0xffff, which no header's checksum is.
-        let old = u16::from_le_bytes([header[10], header[11]]);
-        let new = old.wrapping_add(1 + u16::from(old >= 0xfffe));
-        header[8] = header[8].wrapping_sub(1);
-        header[10..12].copy_from_slice(&new.to_le_bytes());
-    }
-}
-
-/// As [`decrement_ttl`], of an IPv6 packet.
-#[inline(always)]
-pub(super) fn decrement_ttl_v6(packet: &mut [u8]) {
-    if let Some(hop_limit) = packet.get_mut(7) {
-        *hop_limit = hop_limit.wrapping_sub(1);
-    }
+#[allow(clippy::cast_possible_truncation)] // As there.
+const fn halves(number: u32) -> u16 {
+    (number ^ number >> 16) as u16
 }
 
 /// Puts the Ethernet header before an IP packet.
@@ -263,24 +226,4 @@ pub(super) fn ethernet(frame: &mut Frame, src: [u8; 6], dst: [u8; 6]) -> Result<
     let header = EthernetRepr { dst: MacAddr(dst), src: MacAddr(src), ethertype };
     header.emit(frame.prepend(ethernet::HEADER_LEN).ok_or(Error::Truncated)?)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hop_less_leaves_every_header_with_its_checksum() {
-        for identification in 0..=u16::MAX {
-            let mut header = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 9];
-            header[4..6].copy_from_slice(&identification.to_be_bytes());
-            let sum = checksum::checksum(&header).to_be_bytes();
-            header[10..12].copy_from_slice(&sum);
-            decrement_ttl_v4(&mut header);
-            assert_eq!(header[8], 63);
-            let found = [header[10], header[11]];
-            header[10..12].fill(0);
-            assert_eq!(found, checksum::checksum(&header).to_be_bytes(), "{identification}");
-        }
-    }
 }

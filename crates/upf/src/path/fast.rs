@@ -8,14 +8,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
+use kaido_wire::layout::{self, EthernetFields, Ipv4Fields, Ipv6Fields, UdpFields};
 use kaido_wire::vlan::TAG_LEN;
-use kaido_wire::{EtherType, IpProtocol, ecn, gtpu, ipv4, ipv6, udp};
+use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ip, ipv4, ipv6, udp};
 
 use super::Worker;
-use super::emit::{self, FlowFields};
+use super::emit::FlowFields;
 use super::group::Exit;
 use super::mss::may_be_syn;
-use super::read::{FrameHead, IP_AT, be32, be64, be128, fast_ipv4, fast_ipv6};
+use super::read::{FrameHead, IP_AT};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
 use crate::record::{Direction, EncapTemplateId, FastPath, Record, SimpleForward};
@@ -62,20 +63,20 @@ impl Worker {
                 let (total, dst) = self.fast_from_ue_v4(record, packet.first_chunk()?, arrived)?;
                 self.send_on::<V4>(record, Direction::Uplink, arrived, total, dst, frame)
             } else {
-                let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-                let dst = be128(header, 24);
-                let total = fast_ipv6(header, arrived.available.into())?;
-                let own_source = record.admits_ipv6(be64(header, 8));
-                if header[7] <= 1 || !own_source || !self.ports.is_routed_v6(dst) {
+                let header = Ipv6Fields::new(packet.first_chunk()?);
+                let dst = header.dst();
+                let total = header.sound_len(arrived.available.into())?;
+                let own_source = record.admits_ipv6(header.src_prefix());
+                if header.hop_limit() <= 1 || !own_source || !self.ports.is_routed_v6(dst) {
                     return None;
                 }
                 self.send_on::<V6>(record, Direction::Uplink, arrived, total, dst, frame)
             }
         } else if is_ipv4 {
-            let dst = be32(packet.first_chunk::<{ ipv4::HEADER_LEN }>()?, 16);
+            let dst = Ipv4Fields::new(packet.first_chunk()?).dst();
             self.send_on::<V4>(record, Direction::Downlink, arrived, arrived.available, dst, frame)
         } else {
-            let dst = be128(packet.first_chunk::<{ ipv6::HEADER_LEN }>()?, 24);
+            let dst = Ipv6Fields::new(packet.first_chunk()?).dst();
             self.send_on::<V6>(record, Direction::Downlink, arrived, arrived.available, dst, frame)
         }
     }
@@ -134,10 +135,11 @@ impl Worker {
         header: &[u8; ipv4::HEADER_LEN],
         arrived: &FrameHead,
     ) -> Option<(u16, u32)> {
-        let dst = be32(header, 16);
-        let total = fast_ipv4(header, arrived.available.into())?;
-        let own_source = record.admits_ipv4(be32(header, 12));
-        (header[8] > 1 && own_source && self.ports.is_routed_v4(dst)).then_some((total, dst))
+        let header = Ipv4Fields::new(header);
+        let dst = header.dst();
+        let total = header.sound_len(arrived.available.into())?;
+        let own_source = record.admits_ipv4(header.src());
+        (header.ttl() > 1 && own_source && self.ports.is_routed_v4(dst)).then_some((total, dst))
     }
 
     /// Puts before a packet what stands before it on its way, with one hop less to go, and counts it.
@@ -198,9 +200,10 @@ impl Worker {
             return None;
         }
         let (header, packet) = frame.rewrite_head::<IP_AT>(arrived.offset.into(), total.into())?;
-        header[..6].copy_from_slice(&hop.mac);
-        header[6..12].copy_from_slice(&exit.mac);
-        header[12..].copy_from_slice(&F::ETHERTYPE.0.to_be_bytes());
+        let mut header = EthernetFields::new(header);
+        header.set_dst(hop.mac);
+        header.set_src(exit.mac);
+        header.set_ethertype(F::ETHERTYPE.0);
         F::decrement_ttl(packet);
         Some(hop.port)
     }
@@ -230,9 +233,10 @@ impl Worker {
             None => frame.rewrite_head::<{ IP_AT + TAG_LEN }>(offset, total).map(unsized_head)?,
             Some(_) => frame.rewrite_head::<{ IP_AT + 2 * TAG_LEN }>(offset, total).map(unsized_head)?,
         };
-        header[..6].copy_from_slice(&mac);
-        header[6..12].copy_from_slice(&exit.mac);
-        header[12..].copy_from_slice(&tags[..len]);
+        let mut addresses = EthernetFields::new(layout::at_mut(header, 0));
+        addresses.set_dst(mac);
+        addresses.set_src(exit.mac);
+        header[ethernet::TYPE_AT..].copy_from_slice(&tags[..len]);
         F::decrement_ttl(packet);
         Some(lan.port)
     }
@@ -322,12 +326,9 @@ fn unsized_head<'f, const ROOM: usize>(
 #[cold]
 fn may_be_to_gtpu(arrived: &FrameHead, frame: &Frame) -> bool {
     let packet = frame.data().get(usize::from(arrived.offset)..).unwrap_or_default();
-    let (protocol, header_len) = match packet.first() {
-        Some(first) if first >> 4 == 4 => (packet.get(9), ipv4::HEADER_LEN),
-        _ => (packet.get(6), ipv6::HEADER_LEN),
-    };
-    let port = packet.get(header_len + 2..header_len + 4);
-    protocol == Some(&IpProtocol::UDP.0) && port.is_none_or(|port| port == gtpu::UDP_PORT.to_be_bytes())
+    let Some((protocol, upper)) = ip::plain_upper(packet) else { return false };
+    let port = upper.first_chunk().map(|header| UdpFields::new(header).dst_port());
+    protocol == IpProtocol::UDP && port.is_none_or(|port| port == gtpu::UDP_PORT)
 }
 
 /// The QFI of a tunnelled packet eligible for the fast path: its PDU session container, if it has one, is the last thing before it.
@@ -374,7 +375,7 @@ impl Family for V4 {
 
     #[inline(always)]
     fn decrement_ttl(packet: &mut [u8]) {
-        emit::decrement_ttl_v4(packet);
+        ip::decrement_ttl_v4(packet);
     }
 }
 
@@ -398,6 +399,6 @@ impl Family for V6 {
 
     #[inline(always)]
     fn decrement_ttl(packet: &mut [u8]) {
-        emit::decrement_ttl_v6(packet);
+        ip::decrement_ttl_v6(packet);
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, RateLimit, write_icmp_error};
 use kaido_table::Guard;
+use kaido_wire::layout::{self, EthernetFields};
 use kaido_wire::ndisc::{self, NdiscRepr};
 use kaido_wire::{
     ArpOperation, ArpRepr, ArpView, EtherType, IpProtocol, Ipv6Repr, Link, MacAddr, ethernet, icmpv6, ipv6,
@@ -382,12 +383,12 @@ impl Worker {
 
 /// Puts Ethernet addresses and tags before what the frame holds; `None` when they do not fit.
 fn tagged(frame: &mut Frame, tags: VlanTags, src: [u8; 6], dst: [u8; 6], ethertype: EtherType) -> Option<()> {
-    const ADDRESSES: usize = ethernet::HEADER_LEN - 2;
     let (header, len) = tags.header(ethertype);
-    let head = frame.prepend(ADDRESSES + len)?;
-    head[..6].copy_from_slice(&dst);
-    head[6..ADDRESSES].copy_from_slice(&src);
-    head[ADDRESSES..ADDRESSES + len].copy_from_slice(&header[..len]);
+    let head = frame.prepend(ethernet::TYPE_AT + len)?;
+    let mut addresses = EthernetFields::new(layout::at_mut(head, 0));
+    addresses.set_dst(dst);
+    addresses.set_src(src);
+    head[ethernet::TYPE_AT..ethernet::TYPE_AT + len].copy_from_slice(&header[..len]);
     Some(())
 }
 

@@ -2,10 +2,12 @@
 
 use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
 use kaido_wire::gtpu::{self, DownlinkInformation, Extensions, UplinkInformation, extension_type};
+use kaido_wire::ip;
+use kaido_wire::layout::{self, GtpuFields};
 
 use super::Worker;
 use super::charge::MatchedRule;
-use super::emit::{self, FlowFields};
+use super::emit::FlowFields;
 use super::parse::{OuterTunnel, Packet};
 use super::relay::StoredExtensions;
 use crate::node::WorkerEvent;
@@ -83,7 +85,7 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
-        emit::decrement_ttl(frame.data_mut());
+        ip::decrement_ttl(frame.data_mut());
         let of_flow = FlowFields::of(frame.data());
         if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
             return out.drop(from, frame, DropReason::NoHeadroom);
@@ -106,7 +108,7 @@ pub(super) fn stamp_sent(record: &Record, tunnel: &Tunnel) {
 /// The UL PDU SESSION INFORMATION of a whole GTP-U header.
 fn uplink_information(header: &[u8]) -> Option<UplinkInformation> {
     let (fixed, chain) = header.split_at_checked(gtpu::HEADER_LEN + gtpu::OPTIONAL_LEN)?;
-    if fixed[0] & 0x04 == 0 {
+    if GtpuFields::new(layout::at(fixed, 0)).flags() & gtpu::FLAG_EXTENSION == 0 {
         return None;
     }
     let first = fixed.last().copied().unwrap_or(extension_type::NONE);

@@ -3,18 +3,10 @@
 
 use std::net::IpAddr;
 
-use kaido_wire::checksum;
+use kaido_wire::layout::TcpFields;
+use kaido_wire::{IpProtocol, TcpFlags, TcpView, ip};
 
 use crate::node::{NodeSettings, PortRole};
-
-/// The MSS option (RFC 9293 3.2).
-const OPTION_MSS: u8 = 2;
-const OPTION_MSS_LEN: usize = 4;
-const FLAG_SYN: u8 = 1 << 1;
-/// Octets of a TCP header without options.
-const TCP_LEN: usize = 20;
-const TCP_FLAGS_AT: usize = 13;
-const TCP_CHECKSUM_AT: usize = 16;
 
 /// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
 const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
@@ -64,54 +56,17 @@ impl MssClamp {
 /// Whether a packet without IP options or extension headers may be a TCP SYN; whoever says yes looks closer.
 #[inline(always)]
 pub(super) fn may_be_syn(packet: &[u8]) -> bool {
-    const TCP: u8 = 6;
-    let (protocol_at, tcp_at) =
-        if packet.first().is_some_and(|octet| octet >> 4 == 4) { (9, 20) } else { (6, 40) };
-    packet.get(protocol_at) == Some(&TCP)
-        && packet.get(tcp_at + TCP_FLAGS_AT).is_none_or(|flags| flags & FLAG_SYN != 0)
+    let Some((protocol, segment)) = ip::plain_upper(packet) else { return false };
+    let is_syn = |header| TcpFlags(TcpFields::new(header).flags()).contains(TcpFlags::SYN);
+    protocol == IpProtocol::TCP && segment.first_chunk().is_none_or(is_syn)
 }
 
-/// Lowers the MSS that a TCP segment announces to `most`, if it is a SYN and announces more.
+/// Lowers the MSS that a TCP segment announces to `most`, if it is a SYN and announces more. Its payload may lie elsewhere.
 pub(super) fn clamp(segment: &mut [u8], most: u16) {
-    let is_syn = segment.get(TCP_FLAGS_AT).is_some_and(|flags| flags & FLAG_SYN != 0);
-    let header_len = segment.get(12).map_or(0, |octet| usize::from(octet >> 4) * 4);
-    let Some(header) = segment.get_mut(..header_len).filter(|header| is_syn && header.len() > TCP_LEN) else {
-        return;
-    };
-    let Some(at) = mss_at(&header[TCP_LEN..]).map(|at| at + TCP_LEN) else { return };
-    let announced = u16::from_be_bytes([header[at], header[at + 1]]);
-    if announced <= most {
-        return;
-    }
-    // At an odd place the value lies across two words of the sum, halves exchanged (RFC 1071 2 (B)).
-    let in_sum = |value: u16| if at.is_multiple_of(2) { value } else { value.swap_bytes() };
-    let old = u16::from_be_bytes([header[TCP_CHECKSUM_AT], header[TCP_CHECKSUM_AT + 1]]);
-    // RFC 1624 equation 3.
-    let sum = !checksum::combine(&[!old, !in_sum(announced), in_sum(most)]);
-    header[at..at + 2].copy_from_slice(&most.to_be_bytes());
-    header[TCP_CHECKSUM_AT..TCP_CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// Where the value of the MSS option is.
-fn mss_at(options: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        let len = match *options.get(at)? {
-            0 => return None,
-            1 => 1,
-            kind => {
-                let len = usize::from(*options.get(at + 1)?);
-                if kind == OPTION_MSS {
-                    let is_whole = len == OPTION_MSS_LEN && options.len() >= at + len;
-                    return is_whole.then_some(at + 2);
-                }
-                len
-            }
-        };
-        if len == 0 {
-            return None;
-        }
-        at += len;
+    if let Ok(mut view) = TcpView::new_checked(segment)
+        && view.flags().contains(TcpFlags::SYN)
+    {
+        view.clamp_mss(most);
     }
 }
 
@@ -119,10 +74,15 @@ fn mss_at(options: &[u8]) -> Option<usize> {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use kaido_wire::IpProtocol;
+    use kaido_wire::checksum;
     use proptest::prelude::*;
 
     use super::*;
+
+    const FLAG_SYN: u8 = TcpFlags::SYN.0;
+    const TCP_LEN: usize = 20;
+    const TCP_FLAGS_AT: usize = 13;
+    const TCP_CHECKSUM_AT: usize = 16;
 
     const ENDS: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(10, 60, 0, 1), Ipv4Addr::new(8, 8, 8, 8));
 

@@ -9,6 +9,7 @@
 use std::net::IpAddr;
 
 use kaido_engine::{Frame, NextHop, NextHops, PortId, Resolution};
+use kaido_wire::layout::{self, GtpuFields, Ipv4Fields, Ipv6Fields, UdpFields};
 use kaido_wire::{
     Error, EtherType, EthernetRepr, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, UdpRepr, checksum,
     ethernet, gtpu, ipv4, ipv6, udp,
@@ -29,6 +30,9 @@ const V6_PLAIN: usize = IP_AT + ipv6::HEADER_LEN + udp::HEADER_LEN + GTPU_PLAIN;
 const V6_CONTAINER: usize = V6_PLAIN - GTPU_PLAIN + GTPU_CONTAINER;
 const V4_WITH_PPI: usize = V4_PLAIN - GTPU_PLAIN + GTPU_WITH_PPI;
 const V6_WITH_PPI: usize = V6_PLAIN - GTPU_PLAIN + GTPU_WITH_PPI;
+/// Octets of UDP's length that GTP-U's does not count: both headers.
+const BEFORE_LENGTH: u16 = 16;
+const _: () = assert!(udp::HEADER_LEN + gtpu::HEADER_LEN == 16);
 /// Room for the longest headers.
 const BYTES: usize = V6_WITH_PPI;
 
@@ -87,8 +91,9 @@ impl OuterTemplate {
                     Ipv4Repr { tos: encap.tos, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
                 template.push(ipv4::HEADER_LEN, |space| header.emit(space))?;
                 let at = BYTES - usize::from(template.len);
-                template.bytes[at + 2..at + 4].fill(0);
-                template.bytes[at + 10..at + 12].fill(0);
+                let mut fields = Ipv4Fields::new(layout::at_mut(&mut template.bytes, at));
+                fields.set_total_len(0);
+                fields.set_checksum(0);
                 template.sum = checksum::sum(&template.bytes[at..at + ipv4::HEADER_LEN]);
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
@@ -123,10 +128,12 @@ impl OuterTemplate {
         let mut headers = [0; BYTES];
         let headers = &mut headers[BYTES - usize::from(self.len)..];
         headers.copy_from_slice(&self.bytes[BYTES - usize::from(self.len)..]);
-        // Source port, length, checksum; length of GTP-U.
-        for varies in [0..2, 4..8, 10..12] {
-            headers[varies].fill(0);
-        }
+        // What differs from packet to packet.
+        let mut datagram = UdpFields::new(layout::at_mut(headers, 0));
+        datagram.set_src_port(0);
+        datagram.set_len(0);
+        datagram.set_checksum(0);
+        GtpuFields::new(layout::at_mut(headers, udp::HEADER_LEN)).set_length(0);
         checksum::combine(&[pseudo, checksum::sum(headers)])
     }
 
@@ -257,27 +264,27 @@ impl OuterTemplate {
         #[allow(clippy::cast_possible_truncation)] // 20 or 40.
         let ip_len = (udp_at - ethernet::HEADER_LEN) as u16;
         if usize::from(ip_len) == ipv4::HEADER_LEN {
-            headers[IP_AT + 2..IP_AT + 4].copy_from_slice(&total.to_be_bytes());
-            headers[IP_AT + 1] |= class;
-            let checksum = !checksum::add(checksum::add(self.sum, total), class.into());
-            headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
+            let mut ip = Ipv4Fields::new(layout::at_mut(headers, IP_AT));
+            ip.set_total_len(total);
+            ip.set_tos(ip.tos() | class);
+            ip.set_checksum(!checksum::add(checksum::add(self.sum, total), class.into()));
         } else {
-            headers[IP_AT] |= class >> 4;
-            headers[IP_AT + 1] |= class << 4;
-            headers[IP_AT + 4..IP_AT + 6].copy_from_slice(&(total - ip_len).to_be_bytes());
+            let mut ip = Ipv6Fields::new(layout::at_mut(headers, IP_AT));
+            ip.add_traffic_class(class);
+            ip.set_payload_len(total - ip_len);
         }
         let udp_len = total - ip_len;
-        headers[udp_at..udp_at + 2].copy_from_slice(&src_port.to_be_bytes());
-        headers[udp_at + 4..udp_at + 6].copy_from_slice(&udp_len.to_be_bytes());
-        let gtpu_at = LEN - GTPU;
-        headers[gtpu_at + 2..gtpu_at + 4].copy_from_slice(&(udp_len - 16).to_be_bytes());
-        headers[gtpu_at + 4..gtpu_at + 8].copy_from_slice(&teid.0.to_be_bytes());
+        let mut datagram = UdpFields::new(layout::at_mut(headers, udp_at));
+        datagram.set_src_port(src_port);
+        datagram.set_len(udp_len);
+        let mut message = GtpuFields::new(layout::at_mut(headers, LEN - GTPU));
+        message.set_length(udp_len - BEFORE_LENGTH);
+        message.set_teid(teid.0);
         if self.checksum {
             let packet = is_ip.then_some(&*packet);
             match packet.and_then(|packet| self.sum_around(packet, keep, src_port, udp_len, teid)) {
                 Some(sum) => {
-                    let sent = checksum::udp_sent(!sum).to_be_bytes();
-                    headers[udp_at + 6..udp_at + 8].copy_from_slice(&sent);
+                    UdpFields::new(layout::at_mut(headers, udp_at)).set_checksum(checksum::udp_sent(!sum));
                 }
                 None => fill_checksum(frame, udp_at, self.ends),
             }
@@ -292,7 +299,16 @@ impl OuterTemplate {
         let sum = checksum::sum_of_ip(packet, len)?;
         let [high, low] = halves(teid.0);
         // The length of UDP is in the pseudo-header too.
-        Some(checksum::combine(&[self.udp_sum, sum, src_port, udp_len, udp_len, udp_len - 16, high, low]))
+        Some(checksum::combine(&[
+            self.udp_sum,
+            sum,
+            src_port,
+            udp_len,
+            udp_len,
+            udp_len - BEFORE_LENGTH,
+            high,
+            low,
+        ]))
     }
 }
 

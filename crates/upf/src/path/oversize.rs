@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
 use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution};
+use kaido_wire::ip;
 
 use super::Worker;
 use super::charge::MatchedRule;
-use super::emit;
 use super::outer::OuterTemplate;
 use super::parse::Packet;
 use crate::fragment::Oversize;
@@ -47,7 +47,7 @@ impl Worker {
         };
         out.release(frame);
         let parts = parts.into_iter().map(|mut part| {
-            emit::decrement_ttl(part.data_mut());
+            ip::decrement_ttl(part.data_mut());
             part
         });
         self.send_parts(rule, packet.total_len, packet.dst, way, parts.collect(), out);
@@ -74,7 +74,7 @@ impl Worker {
             return Some((IcmpError::TooBig(inner_mtu), frame));
         }
         if cuts_outer {
-            emit::decrement_ttl(frame.data_mut());
+            ip::decrement_ttl(frame.data_mut());
             if !outer.put_before(tunnel.teid, &mut frame) {
                 out.drop(way.from, frame, DropReason::NoHeadroom);
                 return None;
@@ -92,7 +92,7 @@ impl Worker {
         let mut ready = Vec::with_capacity(parts.len());
         for mut part in parts {
             if !cuts_outer {
-                emit::decrement_ttl(part.data_mut());
+                ip::decrement_ttl(part.data_mut());
                 if !outer.put_before(tunnel.teid, &mut part) {
                     // A packet without one of its parts is none.
                     ready.into_iter().for_each(|part| out.release(part));

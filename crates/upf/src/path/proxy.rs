@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use kaido_engine::{Frame, Output};
 use kaido_table::Guard;
-use kaido_wire::ndisc::NdiscRepr;
-use kaido_wire::{ArpOperation, ArpRepr, EtherType, IpProtocol, MacAddr};
+use kaido_wire::ndisc::{self, NdiscRepr};
+use kaido_wire::{ArpOperation, ArpRepr, EtherType, MacAddr};
 
 use super::Worker;
 use super::bridge::prepend_header;
@@ -129,9 +129,7 @@ impl Worker {
 fn is_about_neighbours(ethertype: EtherType, payload: &[u8]) -> bool {
     match ethertype {
         EtherType::ARP => true,
-        EtherType::IPV6 => {
-            payload.get(6) == Some(&IpProtocol::ICMPV6.0) && matches!(payload.get(40), Some(135 | 136))
-        }
+        EtherType::IPV6 => ndisc::is_about_neighbours(payload),
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use kaido_engine::{DropReason, Frame};
 
 use super::Worker;
 use super::group::Exit;
-use super::read::{FrameHead, user_packet_len};
+use super::read::FrameHead;
 use crate::qos::PolicerSlot;
 use crate::record::{Action, Record};
 
@@ -32,7 +32,7 @@ impl Worker {
             return Exit::NONE;
         }
         let packet = frame.data().get(usize::from(arrived.offset)..);
-        let Some(octets) = packet.and_then(user_packet_len) else { return Exit::NONE };
+        let Some(octets) = packet.and_then(kaido_wire::ip::length) else { return Exit::NONE };
         let Some(to) = self.fast_at_any_rate(record, arrived, frame) else { return Exit::NONE };
         let shared = self.shared;
         let take = |slot| self.node.policers.take(slot, direction, now, octets.into(), shared);

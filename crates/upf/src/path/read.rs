@@ -10,12 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hashbrown::HashMap;
 use kaido_engine::{Frame, PortId};
-use kaido_wire::checksum::is_sound_ipv4;
-use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ipv4, ipv6, vlan};
+use kaido_wire::layout::{self, ContainerFields, GtpuFields, Ipv4Fields, Ipv6Fields, UdpFields};
+use kaido_wire::{EtherType, ecn, ethernet, gtpu, ip, ipv4, ndisc, vlan};
 
 use self::head::{
-    CONTAINER, CONTAINER_FOLLOWS, GTPU_AT, GTPU_AT_V6, Head, HeadOf16, PACKET_AT, PACKET_AT_V6, UDP_AT,
-    UDP_AT_V6,
+    CONTAINER, GTPU_AT, GTPU_AT_V6, Head, HeadOf16, PACKET_AT, PACKET_AT_V6, UDP_AT, UDP_AT_V6,
 };
 use super::parse::{is_not_routed_v4, is_not_routed_v6, maybe_not_routed_v4};
 use crate::lan::{Lan, VlanTags};
@@ -201,7 +200,8 @@ impl PortFacts {
     #[inline(always)]
     fn read_fast(&self, ports: &Ports, data: &[u8], arrived: &mut FrameHead) -> Option<FastPath> {
         if let Some(head) = data.first_chunk::<64>() {
-            let has_container = head[GTPU_AT] & CONTAINER_FOLLOWS != 0;
+            let gtpu = GtpuFields::new(layout::part::<GTPU_AT, 8, 64>(head));
+            let has_container = gtpu.flags() & gtpu::FLAG_EXTENSION != 0;
             if let Some(endpoint) = self.endpoint_of(head, has_container) {
                 return read_tunnelled(endpoint, head, data.len(), has_container, arrived);
             }
@@ -230,29 +230,32 @@ impl PortFacts {
     /// Reads a frame of a tunnel over IPv6.
     #[inline(never)]
     fn read_tunnelled_v6(&self, head: &[u8; 64], data: &[u8], arrived: &mut FrameHead) -> Option<FastPath> {
-        let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, encap)| encap.is_of(head))?;
-        let message = data[GTPU_AT_V6..].first_chunk::<{ gtpu::HEADER_LEN + CONTAINER }>()?;
-        let consumed = if message[0] & CONTAINER_FOLLOWS == 0 {
+        let (endpoint, _) = self.tunnel_heads_v6.iter().find(|(_, known)| known.is_of(head))?;
+        let (message, follows) = data[GTPU_AT_V6..].split_first_chunk()?;
+        let message = GtpuFields::new(message);
+        let consumed = if message.flags() & gtpu::FLAG_EXTENSION == 0 {
             0
-        } else if message[11..13] == [gtpu::extension_type::PDU_SESSION_CONTAINER, 1]
-            && message[15] == gtpu::extension_type::NONE
-        {
-            octets(CONTAINER)
         } else {
-            return None;
+            let container = ContainerFields::new(follows.first_chunk()?);
+            if container.kind_len() != gtpu::PLAIN_CONTAINER || container.next() != gtpu::extension_type::NONE
+            {
+                return None;
+            }
+            octets(CONTAINER)
         };
-        let payload = be16(head, IP_AT + 4);
-        let length = be16(message, 2);
+        let header = Ipv6Fields::new(layout::part::<IP_AT, 40, 64>(head));
+        let udp = UdpFields::new(layout::part::<UDP_AT_V6, 8, 64>(head));
+        let (payload, length) = (header.payload_len(), message.length());
         // As over IPv4: usually nothing follows the inmost packet.
-        let others = [be16(head, UDP_AT_V6 + 4).into(), usize::from(length) + (PACKET_AT_V6 - UDP_AT_V6)];
+        let others = [udp.len().into(), usize::from(length) + (PACKET_AT_V6 - UDP_AT_V6)];
         let lengths_agree = others == [usize::from(payload); 2] && UDP_AT_V6 + others[0] <= data.len();
         if !lengths_agree || length < consumed {
             return None;
         }
-        arrived.key = SessionKey::tunnel(*endpoint, Teid(be32(message, 4)));
+        arrived.key = SessionKey::tunnel(*endpoint, Teid(message.teid()));
         arrived.offset = octets(PACKET_AT_V6) + consumed;
         arrived.available = length - consumed;
-        arrived.ecn = head[IP_AT + 1] >> 4 & ecn::MASK;
+        arrived.ecn = header.traffic_class() & ecn::MASK;
         arrived.way = FastPath::UP;
         arrived.kind = Kind::Usual;
         Some(FastPath::UP)
@@ -265,19 +268,19 @@ impl PortFacts {
         let head = *data.first_chunk::<16>()?;
         let packet = &data[IP_AT..];
         if self.v4.is_of(head) {
-            let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
-            let total = fast_ipv4(header, packet.len())?;
-            let dst = be32(header, 16);
-            if header[8] <= 1 || !ports.is_routed_v4(dst) {
+            let header = Ipv4Fields::new(packet.first_chunk()?);
+            let total = header.sound_len(packet.len())?;
+            let dst = header.dst();
+            if header.ttl() <= 1 || !ports.is_routed_v4(dst) {
                 return None;
             }
             arrived.key = SessionKey::ipv4(instance, Ipv4Addr::from_bits(dst));
             arrived.available = total;
         } else {
-            let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-            let total = fast_ipv6(header, packet.len())?;
-            let dst = be128(header, 24);
-            if !self.v6.is_of(head) || header[7] <= 1 || !ports.is_routed_v6(dst) {
+            let header = Ipv6Fields::new(packet.first_chunk()?);
+            let total = header.sound_len(packet.len())?;
+            let dst = header.dst();
+            if !self.v6.is_of(head) || header.hop_limit() <= 1 || !ports.is_routed_v6(dst) {
                 return None;
             }
             arrived.key = SessionKey::ipv6(instance, Ipv6Addr::from_bits(dst));
@@ -300,21 +303,20 @@ impl PortFacts {
         let packet = data.get(usize::from(link.payload_offset)..)?;
         let dst = match link.ethertype {
             EtherType::IPV4 => {
-                let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
-                let dst = be32(header, 16);
-                arrived.available = fast_ipv4(header, packet.len())?;
+                let header = Ipv4Fields::new(packet.first_chunk()?);
+                let dst = header.dst();
+                arrived.available = header.sound_len(packet.len())?;
                 arrived.key = SessionKey::ipv4(lan.instance, Ipv4Addr::from_bits(dst));
-                (header[8] > 1 && ports.is_routed_v4(dst)).then_some(Ipv4Addr::from_bits(dst).into())?
+                (header.ttl() > 1 && ports.is_routed_v4(dst)).then_some(Ipv4Addr::from_bits(dst).into())?
             }
             EtherType::IPV6 => {
-                let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-                let dst = be128(header, 24);
-                arrived.available = fast_ipv6(header, packet.len())?;
+                let header = Ipv6Fields::new(packet.first_chunk()?);
+                let dst = header.dst();
+                arrived.available = header.sound_len(packet.len())?;
                 arrived.key = SessionKey::ipv6(lan.instance, Ipv6Addr::from_bits(dst));
                 // Neighbour discovery is for the node.
-                let is_of_lan =
-                    header[6] == IpProtocol::ICMPV6.0 && matches!(packet.get(40), Some(135 | 136));
-                let is_routed = header[7] > 1 && !is_of_lan && ports.is_routed_v6(dst);
+                let is_of_lan = ndisc::is_about_neighbours(packet);
+                let is_routed = header.hop_limit() > 1 && !is_of_lan && ports.is_routed_v6(dst);
                 is_routed.then_some(Ipv6Addr::from_bits(dst).into())?
             }
             _ => return None,
@@ -350,22 +352,21 @@ fn read_tunnelled(
     has_container: bool,
     arrived: &mut FrameHead,
 ) -> Option<FastPath> {
-    let total = be16(head, IP_AT + 2);
-    let length = be16(head, GTPU_AT + 2);
+    let header = Ipv4Fields::new(layout::part::<IP_AT, 20, 64>(head));
+    let udp = UdpFields::new(layout::part::<UDP_AT, 8, 64>(head));
+    let gtpu = GtpuFields::new(layout::part::<GTPU_AT, 8, 64>(head));
+    let (total, length) = (usize::from(header.total_len()), gtpu.length());
     // Usually nothing follows the inmost packet: then all lengths say the same.
-    let others =
-        [usize::from(be16(head, UDP_AT + 4)) + ipv4::HEADER_LEN, usize::from(length) + (PACKET_AT - IP_AT)];
-    let total = usize::from(total);
+    let others = [usize::from(udp.len()) + ipv4::HEADER_LEN, usize::from(length) + (PACKET_AT - IP_AT)];
     let consumed = if has_container { octets(CONTAINER) } else { 0 };
     let lengths_agree = others == [total; 2] && IP_AT + total <= len && length >= consumed;
-    let header = head[IP_AT..].first_chunk()?;
-    if !lengths_agree || !is_sound_ipv4(header) {
+    if !lengths_agree || !header.has_sound_checksum() {
         return None;
     }
-    arrived.key = SessionKey::tunnel(endpoint, Teid(be32(head, GTPU_AT + 4)));
+    arrived.key = SessionKey::tunnel(endpoint, Teid(gtpu.teid()));
     arrived.offset = octets(PACKET_AT) + consumed;
     arrived.available = length - consumed;
-    arrived.ecn = head[IP_AT + 1] & ecn::MASK;
+    arrived.ecn = header.tos() & ecn::MASK;
     arrived.way = FastPath::UP;
     arrived.kind = Kind::Usual;
     Some(FastPath::UP)
@@ -384,66 +385,15 @@ const fn octets(len: usize) -> u16 {
     len as u16
 }
 
-/// The total length of an IPv4 packet without options, whose header is in order.
-#[inline(always)]
-pub(super) fn fast_ipv4(header: &[u8; ipv4::HEADER_LEN], available: usize) -> Option<u16> {
-    let total = be16(header, 2);
-    let in_order =
-        header[0] == 0x45 && total >= 20 && usize::from(total) <= available && is_sound_ipv4(header);
-    in_order.then_some(total)
-}
-
-/// The total length of an IPv6 packet without extension headers, whose header is in order.
-#[inline(always)]
-pub(super) fn fast_ipv6(header: &[u8; ipv6::HEADER_LEN], available: usize) -> Option<u16> {
-    let total = be16(header, 4).checked_add(40)?;
-    let plain = matches!(IpProtocol(header[6]), IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV6);
-    // A length of zero would announce a jumbogram, or nothing at all.
-    (header[0] >> 4 == 6 && plain && total > 40 && usize::from(total) <= available).then_some(total)
-}
-
-/// The length that a packet eligible for the fast path has by its header.
-#[inline]
-pub(super) fn user_packet_len(packet: &[u8]) -> Option<u16> {
-    let header = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
-    if header[0] >> 4 == 4 { Some(be16(header, 2)) } else { be16(header, 4).checked_add(40) }
-}
-
 /// Where a G-PDU eligible for the fast path comes from.
 pub(super) fn outer_source(frame: &Frame) -> Option<IpAddr> {
-    let header = frame.data().get(IP_AT..)?;
-    match header.first()? >> 4 {
-        4 => header.get(12..16)?.first_chunk::<4>().map(|source| IpAddr::from(*source)),
-        _ => header.get(8..24)?.first_chunk::<16>().map(|source| IpAddr::from(*source)),
-    }
-}
-
-#[inline(always)]
-pub(super) fn be16(octets: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([octets[at], octets[at + 1]])
-}
-
-#[inline(always)]
-pub(super) fn be32(octets: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
-}
-
-#[inline(always)]
-pub(super) fn be64(octets: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&octets[at..at + 8]);
-    u64::from_be_bytes(word)
-}
-
-#[inline(always)]
-pub(super) fn be128(octets: &[u8], at: usize) -> u128 {
-    u128::from(be64(octets, at)) << 64 | u128::from(be64(octets, at + 8))
+    ip::source(frame.data().get(IP_AT..)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kaido_wire::{EthernetRepr, GtpuRepr, Ipv6Repr, MacAddr, PduSession, UdpRepr};
+    use kaido_wire::{EthernetRepr, GtpuRepr, IpProtocol, Ipv6Repr, MacAddr, PduSession, UdpRepr};
 
     fn frame_of_tunnel_v6(endpoint: Ipv6Addr, container: bool) -> Vec<u8> {
         let inner = [0x45; 20];

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_table::{Guard, Seed};
+use kaido_wire::layout::{self, TcpFields};
 use kaido_wire::{IpProtocol, Ipv4Repr, Ipv6Repr, TcpFlags, TcpRepr, TcpView, checksum, tcp};
 
 use super::Worker;
@@ -18,7 +19,6 @@ use crate::record::Record;
 const HTTP: u16 = 80;
 /// Maximum segment size told to the UE: what every IPv6 link takes (RFC 9293 3.7.1).
 const MSS_OPTION: [u8; 4] = [2, 4, 0x04, 0xc4];
-const CHECKSUM_AT: usize = 16;
 
 /// A segment in answer to one of the UE's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn write(
         _ => return None,
     };
     let sum = !checksum::combine(&[pseudo, checksum::sum(space)]);
-    space[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
+    TcpFields::new(layout::at_mut(space, 0)).set_checksum(sum);
     let head = frame.prepend(ip_len)?;
     match (packet.dst, packet.src) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {

@@ -10,6 +10,7 @@ use kaido_wire::gtpu::{
     self, CHAIN_LEN_MAX, Comprehension, DownlinkInformation, Extensions, MessageType, PduSession,
     comprehension, extension_type,
 };
+use kaido_wire::layout::{self, GtpuFields};
 use kaido_wire::{Error, ipv4, ipv6, udp};
 
 use super::emit::{self, Ends, FlowFields};
@@ -18,7 +19,7 @@ use crate::record::{Direction, EncapTemplate, Tunnel};
 use crate::rules::Teid;
 
 /// Flags of a header with extensions: version 1, GTP, E.
-const FLAGS: u8 = 0x34;
+const FLAGS: u8 = gtpu::VERSION_PT | gtpu::FLAG_EXTENSION;
 
 /// Extension headers, ready to stand behind a GTP-U header.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +85,7 @@ impl StoredExtensions {
         let mut octets = [0; CHAIN_LEN_MAX];
         let mut stored = Self::default();
         if let Ok(len) = container.emit(extension_type::NONE, &mut octets) {
-            stored.push(extension_type::PDU_SESSION_CONTAINER, &octets[1..len - 1]);
+            stored.push_whole(&octets[..len]);
         }
         stored
     }
@@ -92,7 +93,14 @@ impl StoredExtensions {
     fn push_container(&mut self, container: PduSession) {
         let mut octets = [0; 8];
         if let Ok(len) = container.emit(extension_type::NONE, &mut octets) {
-            self.push(extension_type::PDU_SESSION_CONTAINER, &octets[1..len - 1]);
+            self.push_whole(&octets[..len]);
+        }
+    }
+
+    /// Adds a container as an extension header: its length in front, and the type of the next one behind.
+    fn push_whole(&mut self, container: &[u8]) {
+        if let [_, content @ .., _] = container {
+            self.push(extension_type::PDU_SESSION_CONTAINER, content);
         }
     }
 
@@ -148,7 +156,7 @@ impl StoredExtensions {
     /// # Errors
     /// As [`StoredExtensions::put_before`].
     pub(super) fn put_message(&self, teid: Teid, frame: &mut Frame) -> Result<(), Error> {
-        let mut flags = 0x30;
+        let mut flags = gtpu::VERSION_PT;
         if !self.chain.is_empty() {
             let room = gtpu::OPTIONAL_LEN + self.chain.len();
             let head = frame.prepend(room).ok_or(Error::Truncated)?;
@@ -158,9 +166,11 @@ impl StoredExtensions {
         }
         let length = u16::try_from(frame.packet_len()).map_err(|_| Error::Range)?;
         let head = frame.prepend(gtpu::HEADER_LEN).ok_or(Error::Truncated)?;
-        head[..2].copy_from_slice(&[flags, MessageType::G_PDU.0]);
-        head[2..4].copy_from_slice(&length.to_be_bytes());
-        head[4..8].copy_from_slice(&teid.0.to_be_bytes());
+        let mut head = GtpuFields::new(layout::at_mut(head, 0));
+        head.set_flags(flags);
+        head.set_message_type(MessageType::G_PDU.0);
+        head.set_length(length);
+        head.set_teid(teid.0);
         Ok(())
     }
 }

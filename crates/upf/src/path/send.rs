@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use kaido_engine::{DropReason, Frame, IcmpError, Output, Pending, PortId, Resolution};
 
-use kaido_wire::{IpProtocol, gtpu};
+use kaido_wire::{IpProtocol, gtpu, ip};
 
 use super::Worker;
 use super::charge::{Charge, MatchedRule, SendResult};
@@ -37,7 +37,7 @@ impl Worker {
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
             return self.route_in_parts(rule, PathMtu { resolution, from, mtu }, packet, frame, out);
         }
-        emit::decrement_ttl(frame.data_mut());
+        ip::decrement_ttl(frame.data_mut());
         self.send_charged(rule, packet.total_len, (resolution, packet.dst), from, frame, out);
         None
     }
@@ -94,7 +94,7 @@ impl Worker {
             let way = PathMtu { resolution, from, mtu };
             return self.tunnel_in_parts(rule, (tunnel, &outer), way, packet, frame, out);
         }
-        emit::decrement_ttl(frame.data_mut());
+        ip::decrement_ttl(frame.data_mut());
         if !outer.put_before(tunnel.teid, &mut frame) {
             out.drop(from, frame, DropReason::NoHeadroom);
             return None;

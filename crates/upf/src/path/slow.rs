@@ -1,11 +1,12 @@
 //! Why a packet takes the slow path: asked after the fast path has left it, in the order in which that one asks.
 
 use kaido_engine::Frame;
+use kaido_wire::layout::{Ipv4Fields, Ipv6Fields};
 
 use super::Worker;
 use super::fast::qfi_of;
 use super::mss::may_be_syn;
-use super::read::{FrameHead, Kind, be32, be128, outer_source};
+use super::read::{FrameHead, Kind, outer_source};
 use super::select::fast_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
@@ -102,11 +103,11 @@ impl Worker {
         }
         match packet.first().map(|first| first >> 4) {
             Some(4) => packet
-                .first_chunk::<20>()
-                .is_some_and(|header| self.next_hops.known_v4(be32(header, 16)).is_some()),
+                .first_chunk()
+                .is_some_and(|header| self.next_hops.known_v4(Ipv4Fields::new(header).dst()).is_some()),
             _ => packet
-                .first_chunk::<40>()
-                .is_some_and(|header| self.next_hops.known_v6(be128(header, 24)).is_some()),
+                .first_chunk()
+                .is_some_and(|header| self.next_hops.known_v6(Ipv6Fields::new(header).dst()).is_some()),
         }
     }
 }

@@ -28,7 +28,8 @@ macro_rules! flag_set {
 
             /// Reads the octets 5, 6 and 7 of the element; octets not sent are zero.
             pub const fn from_octets(octets: [u8; 3]) -> Self {
-                Self(u32::from_le_bytes([octets[0], octets[1], octets[2], 0]))
+                let [a, b, c] = octets;
+                Self(u32::from_le_bytes([a, b, c, 0]))
             }
 
             /// The octets 5, 6 and 7 of the element.

@@ -45,12 +45,19 @@ const HEADER_LEN_FIELD: u16 = 8;
 const OPTIONAL_LEN_FIELD: u16 = 4;
 const _: () = assert!(HEADER_LEN == 8 && OPTIONAL_LEN == 4);
 
-const VERSION_PT: u8 = 0x30;
+/// Version 1 and protocol type GTP, in the first octet (clause 5.1).
+pub const VERSION_PT: u8 = 0x30;
 const VERSION_PT_MASK: u8 = 0xf0;
-const FLAG_EXTENSION: u8 = 0x04;
+/// The E flag, in the first octet: an extension header follows (clause 5.1).
+pub const FLAG_EXTENSION: u8 = 0x04;
 const FLAG_SEQUENCE: u8 = 0x02;
 const FLAG_NPDU: u8 = 0x01;
 const FLAGS_OPTIONAL: u8 = FLAG_EXTENSION | FLAG_SEQUENCE | FLAG_NPDU;
+
+/// Type and length of a PDU session container of four octets, as [`ContainerFields::kind_len`](crate::layout::ContainerFields::kind_len)
+/// gives them.
+#[allow(clippy::cast_lossless)] // `From` is not const.
+pub const PLAIN_CONTAINER: u16 = (extension_type::PDU_SESSION_CONTAINER as u16) << 8 | 1;
 
 mod field {
     pub(super) const FLAGS: usize = 0;

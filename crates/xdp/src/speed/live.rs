@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use kaido_wire::layout::{self, EthernetFields};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{CONTAINER, Draw, Ends, FRAME_LEN, OBJECT, SEED, UPLINK, downlink, uplink, write};
@@ -88,7 +89,7 @@ impl LiveFrames {
             }
             OffloadDirection::Downlink => (downlink(&ends), 0),
         };
-        frame[6..12].copy_from_slice(&source);
+        EthernetFields::new(layout::at_mut(&mut frame, 0)).set_src(source);
         let draw = Draw { seed: SEED, sessions: packets.sessions, flags, first: 1, ..Draw::default() };
         write(&self.live.map("speed_config")?, &draw.config(&frame))?;
         let back = self.sinks[1].map("speed_back")?;

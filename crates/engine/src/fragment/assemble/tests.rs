@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
-use kaido_wire::{Ipv4Repr, Ipv6Repr};
+use kaido_wire::{Ipv4Repr, Ipv6Repr, checksum};
 use proptest::prelude::*;
 
 use super::*;

@@ -1,6 +1,8 @@
 //! What the kernel says beside a packet, and undoing what it left to a device or took off.
 
 use kaido_wire::checksum::{combine, sum};
+use kaido_wire::vlan::TAG_LEN;
+use kaido_wire::{ethernet, layout};
 
 use crate::frame::Frame;
 
@@ -18,7 +20,7 @@ const VLAN_TPID_VALID: u32 = 1 << 6;
 const TPID_CUSTOMER: u16 = 0x8100;
 
 /// Where the source address ends and a VLAN tag begins.
-const ADDRESSES: usize = 12;
+const ADDRESSES: usize = ethernet::TYPE_AT;
 
 /// What came with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,10 +96,10 @@ fn insert_tag(frame: &mut Frame, tpid: u16, tag: u16) -> bool {
     if frame.data().len() < ADDRESSES + 2 {
         return false;
     }
-    let Some(data) = frame.prepend(4) else { return false };
-    data.copy_within(4..4 + ADDRESSES, 0);
-    data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());
-    data[ADDRESSES + 2..ADDRESSES + 4].copy_from_slice(&tag.to_be_bytes());
+    let Some(data) = frame.prepend(TAG_LEN) else { return false };
+    data.copy_within(TAG_LEN..TAG_LEN + ADDRESSES, 0);
+    let [[t0, t1], [c0, c1]] = [tpid, tag].map(u16::to_be_bytes);
+    *layout::at_mut(data, ADDRESSES) = [t0, t1, c0, c1];
     true
 }
 
