@@ -95,7 +95,8 @@ impl<S: Sink> Act<'_, '_, S> {
     #[inline]
     fn is_wanted(&mut self, matches: &[Slot]) -> bool {
         let Core { pit, cs, .. } = &mut *self.core;
-        let is_wanted = !cs.is_on() || matches.iter().any(|&slot| cs.is_wanted(pit.hash(slot)));
+        let is_wanted =
+            !cs.is_on() || matches.iter().filter_map(|&slot| pit.hash(slot)).any(|hash| cs.is_wanted(hash));
         if !is_wanted {
             cs.refuse();
         }

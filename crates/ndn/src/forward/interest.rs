@@ -368,7 +368,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     ) {
         let mut nonce = parsed.nonce.unwrap_or(0);
         if ask.is_probe {
-            nonce = self.core.nonce(self.core.pit.hash(slot));
+            let hash = self.core.pit.hash(slot).unwrap_or_default();
+            nonce = self.core.nonce(hash);
             set_nonce(&mut frame, parsed, nonce);
         }
         let egress = self.sink.face(ask.face).unwrap_or_default();

@@ -347,7 +347,7 @@ impl Core {
 
     /// Remembers the nonces that an Interest was sent with: copies that are still on their way are known by them.
     fn insert_dead_nonce(&mut self, slot: Slot, now: NodeInstant) {
-        let hash = self.pit.hash(slot);
+        let Some(hash) = self.pit.hash(slot) else { return };
         for nonce in self.pit.upstreams(slot).map(|record| record.nonce) {
             self.dead.add(hash, nonce, now);
         }

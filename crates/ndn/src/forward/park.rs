@@ -296,7 +296,8 @@ impl<S: Sink> Act<'_, '_, S> {
         let Core { pit, cs, .. } = &mut *self.core;
         let name = parsed.name();
         let data = NewData { frame, name_at: name.start, name_len: name.len(), freshness, is_on_disk: true };
-        matches.iter().any(|&slot| cs.is_wanted(pit.hash(slot))) && cs.insert(&data, prefixes, self.now)
+        matches.iter().filter_map(|&slot| pit.hash(slot)).any(|hash| cs.is_wanted(hash))
+            && cs.insert(&data, prefixes, self.now)
     }
 
     /// Sends an Interest that waited for the disk in vain.

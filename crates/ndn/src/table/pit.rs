@@ -73,9 +73,19 @@ impl PitSettings {
     }
 }
 
-/// The number of an entry.
+/// A handle of an entry: its number, and which of the Interests it is that have had that number. The handle of an entry that was
+/// erased finds nothing, whoever has its number since, until the number was used 4096 times more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub(super) u32);
+pub struct Slot {
+    number: u32,
+    generation: u16,
+}
+
+impl Slot {
+    pub(super) const fn new(number: u32, generation: u16) -> Self {
+        Self { number, generation }
+    }
+}
 
 /// How many entries of other selectors a name has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +100,9 @@ pub enum PitFull {
     /// [`SIBLINGS_MAX`] Interests of the name wait.
     #[error("{SIBLINGS_MAX} Interests of the name wait")]
     Siblings,
+    /// The entry was erased.
+    #[error("the Interest does not wait any more")]
+    Gone,
     /// The entry has as many records as it may, or all have together.
     #[error("no room for another record")]
     Records,
@@ -246,7 +259,7 @@ impl Pit {
                 continue;
             }
             if entry.flags & flag::KIND == kind && self.has_name(entry, name) {
-                return Ok(Slot(slot));
+                return Ok(entry.handle(slot));
             }
             siblings += 1;
         }
@@ -267,7 +280,7 @@ impl Pit {
         1 + self.accounts.chunk * u32::try_from(pieces).unwrap_or(u32::MAX)
     }
 
-    /// Makes an entry for a name and its selectors, of which [`Pit::seek`] has just said that there is none.
+    /// Makes an entry for a name and its selectors, of which [`Pit::find_or_siblings`] has just said that there is none.
     ///
     /// # Errors
     /// [`PitFull`].
@@ -302,10 +315,24 @@ impl Pit {
             self.depths |= 1 << depth;
         }
         if name.len() > NAME_INLINE && !self.put_rest(slot, &name[NAME_INLINE..]) {
-            self.erase(Slot(slot));
+            self.erase_number(slot);
             return Err(PitFull::Entries);
         }
-        Ok(Slot(slot))
+        Ok(self.entries[slot as usize].handle(slot))
+    }
+
+    /// The number of the entry that a handle is of, unless it was erased.
+    #[inline(always)]
+    pub(super) fn live(&self, Slot { number, generation }: Slot) -> Option<u32> {
+        let entry = self.entries.get(number as usize)?;
+        (entry.generation == generation && entry.is_live()).then_some(number)
+    }
+
+    /// As [`Pit::live`], the entry.
+    #[inline(always)]
+    pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
+        let entry = self.entries.get(slot.number as usize)?;
+        (entry.generation == slot.generation && entry.is_live()).then_some(entry)
     }
 
     /// Keeps what of a name does not fit into its entry.
@@ -320,11 +347,16 @@ impl Pit {
         })
     }
 
-    /// Removes an entry and all that belongs to it.
+    /// Erases an entry and all that belongs to it; does nothing when it was erased before.
     #[inline]
-    pub fn erase(&mut self, Slot(slot): Slot) {
+    pub fn erase(&mut self, slot: Slot) {
+        if let Some(number) = self.live(slot) {
+            self.erase_number(number);
+        }
+    }
+
+    fn erase_number(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
-        debug_assert!(entry.is_live(), "removed twice");
         if entry.flags & flag::CAN_BE_PREFIX != 0 {
             let depth = usize::from(entry.depth);
             self.prefixes[depth] -= 1;
@@ -372,8 +404,7 @@ impl Pit {
 
     /// The token that Data for an entry is to carry.
     #[inline]
-    pub fn token(&self, Slot(slot): Slot) -> PitToken {
-        let generation = self.entries[slot as usize].generation;
+    pub fn token(&self, Slot { number: slot, generation }: Slot) -> PitToken {
         let word = (u64::from(self.worker) << GENERATION_BITS | u64::from(generation)) << SLOT_BITS;
         let octets = (word | u64::from(slot)).to_be_bytes();
         PitToken::new(&octets[8 - TOKEN_LEN..]).unwrap_or(PitToken::NONE)
@@ -416,27 +447,29 @@ impl Pit {
         let Some((generation, slot)) = self.read_token(token) else { return TokenFound::Foreign };
         match self.entries.get(slot as usize) {
             Some(entry) if u32::from(entry.generation) == generation && entry.is_live() => {
-                TokenFound::Entry(Slot(slot))
+                TokenFound::Entry(entry.handle(slot))
             }
             Some(_) => TokenFound::Gone,
             None => TokenFound::Foreign,
         }
     }
 
-    /// The name of an entry.
-    pub fn name(&self, Slot(slot): Slot) -> Vec<u8> {
-        let entry = &self.entries[slot as usize];
+    /// The name of an entry; none of one that was erased.
+    pub fn name(&self, slot: Slot) -> Vec<u8> {
+        let Some(entry) = self.entry(slot) else { return Vec::new() };
         self.name_pieces(entry, usize::from(entry.name_len)).0.flatten().copied().collect()
     }
 
     /// The hash of an entry's name, without an implicit digest.
-    pub fn hash(&self, Slot(slot): Slot) -> u64 {
-        self.entries[slot as usize].hash
+    #[inline]
+    pub fn hash(&self, slot: Slot) -> Option<u64> {
+        self.entry(slot).map(|entry| entry.hash)
     }
 
-    /// What an entry's Interests select.
-    pub fn selectors(&self, Slot(slot): Slot) -> Selectors {
-        let flags = self.entries[slot as usize].flags;
+    /// What an entry's Interests select; nothing of one that was erased.
+    #[inline]
+    pub fn selectors(&self, slot: Slot) -> Selectors {
+        let flags = self.entry(slot).map_or(0, |entry| entry.flags);
         Selectors {
             can_be_prefix: flags & flag::CAN_BE_PREFIX != 0,
             must_be_fresh: flags & flag::MUST_BE_FRESH != 0,
@@ -459,25 +492,26 @@ impl Pit {
 
     /// Whether an entry's Interest waits for the tier on disk.
     #[inline]
-    pub(crate) fn is_parked(&self, Slot(slot): Slot) -> bool {
-        self.entries[slot as usize].flags & flag::PARKED != 0
+    pub(crate) fn is_parked(&self, slot: Slot) -> bool {
+        self.entry(slot).is_some_and(|entry| entry.flags & flag::PARKED != 0)
     }
 
     /// Says whether it does.
-    pub(crate) fn set_parked(&mut self, Slot(slot): Slot, is_parked: bool) {
-        let flags = &mut self.entries[slot as usize].flags;
+    pub(crate) fn set_parked(&mut self, slot: Slot, is_parked: bool) {
+        let Some(number) = self.live(slot) else { return };
+        let flags = &mut self.entries[number as usize].flags;
         *flags = *flags & !flag::PARKED | if is_parked { flag::PARKED } else { 0 };
     }
 
     /// Takes an entry whose Interests have all waited long enough; `None` when there is none by now, or after many timers
-    /// of entries that need none any more. It is to be [removed](Self::remove).
+    /// of entries that need none any more. It is to be [erased](Self::erase).
     pub fn expired(&mut self, now: NodeInstant) -> Option<Slot> {
         for _ in 0..TIMERS_MAX {
             let slot = self.timers.due(now.tick())?;
             let entry = &mut self.entries[slot as usize];
             entry.flags &= !flag::ARMED;
             if entry.is_live() && entry.expires <= now {
-                return Some(Slot(slot));
+                return Some(entry.handle(slot));
             }
             if entry.is_live() {
                 self.arm(slot);
@@ -507,6 +541,7 @@ pub(super) mod tests {
 
     use super::super::names::NameHash;
     use super::super::names::build::{name, with_digest};
+    use super::super::pit_entry::NackSeverity;
     use super::*;
     use crate::packet::FaceId;
 
@@ -549,10 +584,38 @@ pub(super) mod tests {
         pit.erase(slot);
         assert_eq!(pit.by_token(&token), TokenFound::Gone);
         let again = insert(&mut pit, &name("b"), PLAIN).unwrap();
-        assert_eq!((again, pit.by_token(&token)), (slot, TokenFound::Gone), "of another generation");
+        assert_eq!(pit.by_token(&token), TokenFound::Gone, "of another generation");
+        assert_eq!((again.number, again == slot), (slot.number, false), "the entry is used again");
         for foreign in [&[][..], &[3; 8], &[2, 0, 0, 0, 0, 0], &[3, 0, 0, 0, 0, 99], &[3; 32]] {
             assert_eq!(pit.by_token(&PitToken::new(foreign).unwrap()), TokenFound::Foreign);
         }
+    }
+
+    /// A stale handle erased another Interest, and took its records.
+    #[test]
+    fn a_handle_of_an_erased_entry_changes_no_other() {
+        let mut pit = pit(10);
+        let stale = insert(&mut pit, &name("a"), PREFIX).unwrap();
+        pit.erase(stale);
+        let slot = insert(&mut pit, &name("b"), PLAIN).unwrap();
+        assert_eq!(slot.number, stale.number);
+        pit.insert_in_record(slot, &downstream(1, 7, 100)).unwrap();
+        let sent = OutRecord { sent: NodeInstant::default(), face: FaceId(2), nonce: 7, nack: None };
+        pit.insert_out_record(slot, &sent).unwrap();
+        pit.set_strategy(slot, 5);
+        pit.erase(stale);
+        assert_eq!(pit.insert_in_record(stale, &downstream(4, 8, 900)), Err(PitFull::Gone));
+        assert_eq!(pit.insert_out_record(stale, &OutRecord { nonce: 9, ..sent }), Err(PitFull::Gone));
+        assert!(!pit.note_nack(stale, FaceId(2), Some(7), NackSeverity::NoRoute));
+        pit.set_strategy(stale, 6);
+        pit.set_parked(stale, true);
+        assert_eq!((pit.len(), pit.is_parked(slot), pit.strategy(slot)), (1, false, 5));
+        assert!(pit.downstreams(slot).eq([downstream(1, 7, 100)]) && pit.upstreams(slot).eq([sent]));
+        assert_eq!((pit.downstreams(stale).count(), pit.upstreams(stale).count()), (0, 0));
+        assert_eq!((pit.hash(stale), pit.name(stale), pit.selectors(stale)), (None, Vec::new(), PLAIN));
+        assert!(!pit.accepts(stale, &name("b"), || [0; 32]) && pit.accepts(slot, &name("b"), || [0; 32]));
+        pit.erase(slot);
+        assert!(pit.is_empty());
     }
 
     /// More often than there are generations.

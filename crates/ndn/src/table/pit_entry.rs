@@ -11,6 +11,7 @@ use crate::moment::NodeInstant;
 use crate::packet::{FaceId, NackReason, PitToken};
 
 use super::chains::NONE;
+use super::pit::Slot;
 
 /// Octets of a name that lie in its entry.
 pub(super) const NAME_INLINE: usize = 128;
@@ -190,6 +191,12 @@ impl Entry {
         name: [0; NAME_INLINE],
         rest: RarePitFields::NONE,
     };
+
+    /// Its handle, with the number that it has.
+    #[inline(always)]
+    pub(super) fn handle(&self, number: u32) -> Slot {
+        Slot::new(number, self.generation)
+    }
 
     #[inline(always)]
     pub(super) fn is_live(&self) -> bool {

@@ -4,7 +4,7 @@
 use kaido_table::{OccupiedEntry, VacantEntry};
 
 use super::names::Prefixes;
-use super::pit::{BEYOND, Pit, Slot};
+use super::pit::{BEYOND, Pit};
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
 use crate::packet::{FaceId, PitToken};
 
@@ -58,7 +58,7 @@ impl Pit {
         entry.name[..name.len()].copy_from_slice(name);
         entry.set_first(waits, asked);
         self.arm(slot);
-        Some(self.token(Slot(slot)))
+        Some(self.token(self.entries[slot as usize].handle(slot)))
     }
 
     /// The pending Interest of a token, if it is one that Data of this name satisfies, and no other: an Interest of
@@ -86,7 +86,7 @@ impl Pit {
     /// Whether stale Data from a cache does not satisfy an entry.
     #[inline(always)]
     pub fn must_be_fresh(&self, pending: &SingleDownstream) -> bool {
-        self.selectors(Slot(pending.slot)).must_be_fresh
+        self.entries[pending.slot as usize].flags & flag::MUST_BE_FRESH != 0
     }
 
     /// Removes an entry whose Data has come.

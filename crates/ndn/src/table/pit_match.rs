@@ -7,8 +7,11 @@ use super::pit_entry::{Entry, NAME_INLINE, flag};
 impl Pit {
     /// Whether Data of this name satisfies an entry; `digest` makes the Data's implicit digest, and is asked only by
     /// an Interest that names one and has the Data's name otherwise.
-    pub fn accepts(&self, Slot(slot): Slot, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {
-        let entry = &self.entries[slot as usize];
+    pub fn accepts(&self, slot: Slot, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {
+        self.entry(slot).is_some_and(|entry| self.is_satisfied(entry, name, digest))
+    }
+
+    fn is_satisfied(&self, entry: &Entry, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {
         let len = usize::from(entry.name_len);
         if entry.flags & flag::DIGEST != 0 {
             let plain = len - 34;
@@ -34,9 +37,9 @@ impl Pit {
                 let entry = &self.entries[slot as usize];
                 if entry.hash == hash
                     && entry.flags & only == only
-                    && self.accepts(Slot(slot), name, &mut *digest)
+                    && self.is_satisfied(entry, name, &mut *digest)
                 {
-                    found.push(Slot(slot));
+                    found.push(entry.handle(slot));
                 }
             }
         };

@@ -1,5 +1,6 @@
 //! Who waits for the Data of a pending Interest, and who was asked for it.
 
+use super::chains::NONE;
 use super::pit::{DOWNSTREAMS_MAX, Pit, PitFull, Slot, UPSTREAMS_MAX};
 use super::pit_entry::{InRecord, NackSeverity, OutRecord};
 use crate::packet::FaceId;
@@ -28,16 +29,18 @@ impl Pit {
 
     /// The downstreams that wait.
     #[inline]
-    pub fn downstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = InRecord> {
-        let entry = &self.entries[slot as usize];
-        entry.input().into_iter().chain(self.ins.iter(entry.rest().ins_more).copied())
+    pub fn downstreams(&self, slot: Slot) -> impl Iterator<Item = InRecord> {
+        let (first, more) =
+            self.entry(slot).map_or((None, NONE), |entry| (entry.input(), entry.rest().ins_more));
+        first.into_iter().chain(self.ins.iter(more).copied())
     }
 
     /// The upstreams that were asked.
     #[inline]
-    pub fn upstreams(&self, Slot(slot): Slot) -> impl Iterator<Item = OutRecord> {
-        let entry = &self.entries[slot as usize];
-        entry.out().into_iter().chain(self.outs.iter(entry.rest().outs_more).copied())
+    pub fn upstreams(&self, slot: Slot) -> impl Iterator<Item = OutRecord> {
+        let (first, more) =
+            self.entry(slot).map_or((None, NONE), |entry| (entry.out(), entry.rest().outs_more));
+        first.into_iter().chain(self.outs.iter(more).copied())
     }
 
     /// Whether a face was asked.
@@ -50,9 +53,10 @@ impl Pit {
     /// whether there [is room](Pit::has_room) is to be asked before.
     ///
     /// # Errors
-    /// [`PitFull::Records`], [`PitFull::Account`].
+    /// [`PitFull::Records`], [`PitFull::Account`], [`PitFull::Gone`].
     #[inline]
-    pub fn insert_in_record(&mut self, Slot(slot): Slot, record: &InRecord) -> Result<(), PitFull> {
+    pub fn insert_in_record(&mut self, handle: Slot, record: &InRecord) -> Result<(), PitFull> {
+        let slot = self.live(handle).ok_or(PitFull::Gone)?;
         let entry = &mut self.entries[slot as usize];
         if entry.ins == 0 || entry.ins == 1 && entry.is_input(record.face) {
             let is_first = entry.ins == 0;
@@ -65,10 +69,10 @@ impl Pit {
             self.arm(slot);
             return Ok(());
         }
-        self.wait_with_others(slot, record)
+        self.wait_with_others(handle, slot, record)
     }
 
-    fn wait_with_others(&mut self, slot: u32, record: &InRecord) -> Result<(), PitFull> {
+    fn wait_with_others(&mut self, handle: Slot, slot: u32, record: &InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         let mut before = None;
         if entry.is_input(record.face) {
@@ -87,7 +91,7 @@ impl Pit {
         let mut expires = entry.expires.max(record.expires);
         if before.is_some_and(|old| old.expires == entry.expires) {
             // The one that waited longest may wait less long from now on.
-            expires = self.downstreams(Slot(slot)).map(|record| record.expires).max().unwrap_or(expires);
+            expires = self.downstreams(handle).map(|record| record.expires).max().unwrap_or(expires);
         }
         self.entries[slot as usize].expires = expires;
         self.arm(slot);
@@ -97,9 +101,10 @@ impl Pit {
     /// Notes that an upstream was asked, whether or not it was before.
     ///
     /// # Errors
-    /// [`PitFull::Records`].
+    /// [`PitFull::Records`], [`PitFull::Account`], [`PitFull::Gone`].
     #[inline]
-    pub fn insert_out_record(&mut self, Slot(slot): Slot, record: &OutRecord) -> Result<(), PitFull> {
+    pub fn insert_out_record(&mut self, slot: Slot, record: &OutRecord) -> Result<(), PitFull> {
+        let slot = self.live(slot).ok_or(PitFull::Gone)?;
         let entry = &mut self.entries[slot as usize];
         if entry.out().is_none_or(|out| out.face == record.face) {
             entry.set_out(record);
@@ -119,11 +124,12 @@ impl Pit {
     /// Notes that an Interest of this nonce came back from an upstream; `false` when none was asked there.
     pub fn note_nack(
         &mut self,
-        Slot(slot): Slot,
+        slot: Slot,
         face: FaceId,
         nonce: Option<u32>,
         severity: NackSeverity,
     ) -> bool {
+        let Some(slot) = self.live(slot) else { return false };
         let is = |record: &OutRecord| record.face == face && Some(record.nonce) == nonce;
         let entry = &mut self.entries[slot as usize];
         if let Some(out) = entry.out().filter(is) {
@@ -136,13 +142,14 @@ impl Pit {
 
     /// The strategy's own word of an entry, zero at first.
     #[inline]
-    pub fn strategy(&self, Slot(slot): Slot) -> u64 {
-        self.entries[slot as usize].rest().strategy
+    pub fn strategy(&self, slot: Slot) -> u64 {
+        self.entry(slot).map_or(0, |entry| entry.rest().strategy)
     }
 
     /// Keeps the strategy's own word of an entry.
     #[inline]
-    pub fn set_strategy(&mut self, Slot(slot): Slot, word: u64) {
+    pub fn set_strategy(&mut self, slot: Slot, word: u64) {
+        let Some(slot) = self.live(slot) else { return };
         let entry = &mut self.entries[slot as usize];
         if word != entry.rest().strategy {
             entry.rest_mut().strategy = word;
