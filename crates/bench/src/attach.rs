@@ -15,7 +15,7 @@ use kaido_pfcp::{
     DATAGRAM_MAX, Dialect, Instants, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit, cause_name,
 };
 
-use kaido_upf::rules::{Establishment, LocalFTeid, Seid};
+use kaido_n4::{Establishment, LocalFTeid, Seid};
 
 use crate::BenchError;
 use crate::frames::Family;

@@ -23,7 +23,7 @@ pub enum BenchError {
         /// Its number.
         session: u32,
         /// The answer.
-        rejection: kaido_upf::rules::Rejection,
+        rejection: kaido_n4::Rejection,
     },
     /// The frame does not fit.
     #[error("a frame of {0} bytes does not fit into a buffer of the frame pool")]
@@ -60,9 +60,9 @@ pub enum BenchError {
         /// The rules of each.
         shape: &'static str,
         /// What all workers together have forwarded.
-        forwarded: kaido_upf::rules::Volume,
+        forwarded: kaido_n4::Volume,
         /// What was counted.
-        counted: kaido_upf::rules::Volume,
+        counted: kaido_n4::Volume,
     },
     /// The rings of a port could not be made.
     #[error("rings in memory: {0}")]

@@ -10,16 +10,16 @@ use kaido_engine::{
     DropReason, FramePool, Function, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker,
     WorkerSettings,
 };
+use kaido_n4::{
+    ApplyAction, ChooseOr, FTeid, Far, FarId, ForwardingParameters, Interface, Ipv6Prefix, LocalFTeid,
+    Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Seid, SessionService, Teid,
+    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Volume,
+};
 use kaido_upf::control::{KernelShare, Upf};
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
-    ApplyAction, ChooseOr, FTeid, Far, FarId, ForwardingParameters, Interface, Ipv6Prefix, LocalFTeid,
-    Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Seid, SessionService, Teid,
-    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Volume,
-};
 
 use crate::BenchError;
 use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};

@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicBool;
 
 use kaido_engine::port::{Port, RingPeer, XdpOptions, ring_port};
 use kaido_engine::{FramePool, Worker};
+use kaido_n4::Volume;
 use kaido_upf::node::Node;
-use kaido_upf::rules::Volume;
 use serde::Serialize;
 
 use crate::BenchError;

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, ForwardingParameters, Interface,
     Ipv6Prefix, LocalFTeid, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer,
     QerId, Qfi, Seid, Teid, UeIpAddress, UeIpRole,

@@ -16,12 +16,12 @@ mod flows;
 
 use std::time::Duration;
 
-use kaido_pfcp::{Features, carried};
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BitRate, Establishment, FSeid, FarId, Interface, MeasurementInformation, MeasurementMethod,
     NetworkInstance, Pdr, PdrId, Qer, QerId, Qfi, Rejection, ReportingTriggers, SdfFilter, Seid, Urr, UrrId,
     VolumeThreshold,
 };
+use kaido_pfcp::{Features, carried};
 use serde::Serialize;
 
 pub(crate) use self::flows::{Flow, TENANTS, VLAN_FIRST, tenant_name, tenant_of};

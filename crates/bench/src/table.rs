@@ -4,9 +4,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use kaido_n4::Teid;
 use kaido_table::{Domain, Guard, LOOKUP_BATCH_MAX, Table, TableError};
 use kaido_upf::record::{EndpointId, Record, SessionKey};
-use kaido_upf::rules::Teid;
 use serde::Serialize;
 
 use crate::BenchError;

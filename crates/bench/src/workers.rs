@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kaido_engine::FramePool;
+use kaido_n4::Volume;
 use kaido_upf::node::Node;
-use kaido_upf::rules::Volume;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use fixture::{GNB_MAC, N3_MAC, SessionPlan, now, packets, settings};
 use kaido_fuzz::{Script, fuzz_target};
+use kaido_n4::{Seid, SessionService};
 use kaido_upf::fragment::{FragmentSettings, Limits};
 use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{Seid, SessionService};
 use kaido_wire::{EthernetView, Ipv4View, checksum};
 use site::{Lane, Site};
 

@@ -12,12 +12,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fixture::{DN_MAC, GNB_MAC, N3, N3_MAC, N6, N6_MAC, SessionPlan, now, packets, settings, v4};
 use kaido_fuzz::{Script, fuzz_target};
-use kaido_pfcp::SessionTemplate;
-use kaido_upf::control::Upf;
-use kaido_upf::rules::{
+use kaido_n4::{
     ChooseOr, Establishment, FTeid, Gate, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, PdrId, Qfi, SdfFilter, Seid, SessionService, Teid, UeIpAddress, UeIpRole,
 };
+use kaido_pfcp::SessionTemplate;
+use kaido_upf::control::Upf;
 use kaido_wire::{EtherType, EthernetRepr, MacAddr, gtpu};
 use site::{Lane, Site};
 

@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use fixture::{N3, N6, SessionPlan, packets, settings};
 use kaido_fuzz::{Script, fuzz_target};
+use kaido_n4::{Cause, ChooseOr, Establishment, LocalFTeid, SessionService, Urr, UrrId};
 use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, NodeId, Peer, Transmit};
 use kaido_upf::control::{SessionSummary, Upf};
 use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{Cause, ChooseOr, Establishment, LocalFTeid, SessionService, Urr, UrrId};
 use site::{Lane, Site};
 
 fuzz_target!(pfcp, 3_000, run);

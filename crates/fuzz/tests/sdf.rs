@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use kaido_fuzz::fuzz_target;
-use kaido_upf::rules::SdfFilter;
+use kaido_n4::SdfFilter;
 
 fuzz_target!(sdf, 100_000, run);
 

@@ -5,7 +5,7 @@ mod trace;
 
 use std::net::IpAddr;
 
-use kaido_upf::rules::Imsi;
+use kaido_n4::Imsi;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::trace::{

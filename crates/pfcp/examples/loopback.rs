@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Instant, SystemTime};
 
-use kaido_pfcp::{Config, Endpoint, Instants, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent};
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, Cause, DeletionResponse, Established, Establishment, FSeid, FTeid, LocalFTeid, Modification,
     Modified, OuterHeaderRemoval, Qfi, Rejection, Seid, SessionEvent, SessionService, Teid,
 };
+use kaido_pfcp::{Config, Endpoint, Instants, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent};
 
 const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
 const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 8805);

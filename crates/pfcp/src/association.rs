@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kaido_upf::rules::{PathEvent, Seid};
+use kaido_n4::{PathEvent, Seid};
 
 use crate::decode::ControlPlane;
 use crate::features::CpFeatures;

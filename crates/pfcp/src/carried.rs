@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use kaido_upf::rules::{Establishment, FSeid, Rejection, Seid};
+use kaido_n4::{Establishment, FSeid, Rejection, Seid};
 
 use crate::decode::{self, Features};
 use crate::encode;
@@ -31,7 +31,7 @@ pub fn carried(request: &Establishment, features: Features) -> Result<Establishm
 mod tests {
     use std::time::Duration;
 
-    use kaido_upf::rules::{Cause, FTeid, LocalFTeid, Seid, Teid};
+    use kaido_n4::{Cause, FTeid, LocalFTeid, Seid, Teid};
 
     use super::*;
     use crate::SessionTemplate;

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use kaido_upf::rules::{Establishment, Modification, MonitoringTime};
+use kaido_n4::{Establishment, Modification, MonitoringTime};
 
 use crate::encode::ntp_seconds;
 use crate::transaction::Instants;

@@ -10,7 +10,7 @@
 //! `rs-pfcp` looks at neither version nor length and swallows bundled messages (FO) into the first; so this
 //! file reads the header itself and hands on one message at a time.
 
-use kaido_upf::rules::Seid;
+use kaido_n4::Seid;
 use rs_pfcp::message::MsgType;
 
 use crate::counters::Discard;

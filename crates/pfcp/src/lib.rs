@@ -1,12 +1,12 @@
 //! PFCP (TS 29.244) on N4 and Sxb: the control interface of the user plane.
 //!
-//! [`Endpoint`] is the user plane's end over any [`SessionService`](kaido_upf::rules::SessionService);
+//! [`Endpoint`] is the user plane's end over any [`SessionService`](kaido_n4::SessionService);
 //! [`Smf`] is a small control plane, for `kaido sim` and tests. Neither owns a socket or a clock: datagrams
 //! and [`Instants`]s go in, [`Transmit`]s come out. Elements are read and written with `rs-pfcp` where it keeps
 //! everything; headers, lengths, nesting and causes are checked here, whole, before anything changes.
 //!
 //! ```text
-//!  frame ── walk ── decode ──▶ kaido_upf::rules ──▶ encode
+//!  frame ── walk ── decode ──▶ kaido_n4 ──▶ encode
 //!    └ transaction, association, counters ┘
 //! ```
 

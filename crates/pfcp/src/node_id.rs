@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use kaido_upf::rules::Rejection;
+use kaido_n4::Rejection;
 use rs_pfcp::ie::{Ie, IeType};
 
 use crate::walk::{incorrect, octets, too_short};

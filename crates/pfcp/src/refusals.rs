@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use kaido_upf::rules::{Rejection, RuleId, Seid};
+use kaido_n4::{Rejection, RuleId, Seid};
 use rs_pfcp::message::MsgType;
 
 use crate::counters::cause_name;
@@ -143,7 +143,7 @@ mod tests {
         let mut log = RefusalLog::default();
         let start = Instant::now();
         let lines = (0..10_000u32).filter(|n| {
-            let kind = Kind { rule: Some(RuleId::Far(kaido_upf::rules::FarId(*n))), ..kind(1, 73) };
+            let kind = Kind { rule: Some(RuleId::Far(kaido_n4::FarId(*n))), ..kind(1, 73) };
             log.admit(start, kind).is_some()
         });
         assert_eq!(lines.count(), LINES_MAX as usize);

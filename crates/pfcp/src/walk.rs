@@ -5,7 +5,7 @@
 //! and a vendor's own (type bit 15), are stepped over (7.6.6).
 
 use arrayvec::ArrayVec;
-use kaido_upf::rules::{Cause, Rejection};
+use kaido_n4::{Cause, Rejection};
 use rs_pfcp::error::PfcpError;
 use rs_pfcp::ie::IeType;
 

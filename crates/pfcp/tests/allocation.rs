@@ -7,15 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use kaido_n4::{
+    FTeid, LocalFTeid, MeasurementMethod, OuterHeaderCreation, ReportingTriggers, Seid, Teid, Urr, UrrId,
+    VolumeThreshold,
+};
 use kaido_pfcp::{
     Config, Dialect, Endpoint, Instants, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
 };
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings};
-use kaido_upf::rules::{
-    FTeid, LocalFTeid, MeasurementMethod, OuterHeaderCreation, ReportingTriggers, Seid, Teid, Urr, UrrId,
-    VolumeThreshold,
-};
 
 struct Counting;
 

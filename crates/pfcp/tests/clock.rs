@@ -5,8 +5,8 @@ mod rig;
 
 use std::time::{Duration, SystemTime};
 
+use kaido_n4::{Seid, SessionEvent, UsageReportTrigger};
 use kaido_pfcp::Instants;
-use kaido_upf::rules::{Seid, SessionEvent, UsageReportTrigger};
 use rig::{PDI, Reply, ask, create_far, due, group, ie, message, pdr_parts, usage, with_session};
 
 const TWO_HOURS: Duration = Duration::from_secs(7200);

@@ -4,6 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 
+use kaido_n4::{
+    BitRate, CreatedPdr, FTeid, Ipv6Prefix, LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation,
+    Qfi, SdfFilter, Seid, Teid,
+};
 use kaido_pfcp::{
     Config, DedicatedFlow, Dialect, Endpoint, Features, Instants, PduSession, Retransmission,
     SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
@@ -11,10 +15,6 @@ use kaido_pfcp::{
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
-    BitRate, CreatedPdr, FTeid, Ipv6Prefix, LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation,
-    Qfi, SdfFilter, Seid, Teid,
-};
 
 const N3: Ipv4Addr = Ipv4Addr::new(10, 100, 3, 10);
 const GNB: Ipv4Addr = Ipv4Addr::new(10, 100, 3, 2);
@@ -167,8 +167,7 @@ fn a_session_lives_in_every_dialect() {
 #[test]
 fn the_uplink_f_teid_is_taken() {
     let fteid = |teid| Some(FTeid { teid: Teid(teid), ipv4: Some(N3), ipv6: None });
-    let created =
-        |id, teid| CreatedPdr { id: kaido_upf::rules::PdrId(id), local_fteid: fteid(teid), ue_ip: None };
+    let created = |id, teid| CreatedPdr { id: kaido_n4::PdrId(id), local_fteid: fteid(teid), ue_ip: None };
     let mut open5gs = session(Dialect::Open5gs);
     assert_eq!(open5gs.established(&[created(3, 7), created(2, 8), created(4, 8)]), fteid(8));
     let mut oai = session(Dialect::Oai);

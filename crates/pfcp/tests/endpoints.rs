@@ -3,7 +3,7 @@
 
 mod rig;
 
-use kaido_upf::rules::{FramedRoute, TrafficEndpointId};
+use kaido_n4::{FramedRoute, TrafficEndpointId};
 use rig::{ask, associated, create_far, establishment, group, ie, pdr_parts, still_sound};
 
 /// A Create PDR with the given PDI.

@@ -3,8 +3,8 @@
 
 mod rig;
 
+use kaido_n4::Seid;
 use kaido_pfcp::{Endpoint, Instants};
-use kaido_upf::rules::Seid;
 use rig::{
     Reply, SMF, Scripted, answer_report, ask, associated, cp_f_seid, create_far, create_pdr, due,
     establishment, group, ie, message, node_id, send_from, sound_establishment, still_sound, with_session,

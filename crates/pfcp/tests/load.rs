@@ -3,8 +3,8 @@
 
 mod rig;
 
+use kaido_n4::{PdrId, Seid, SessionEvent};
 use kaido_pfcp::{Config, Endpoint, Instants};
-use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
     Reply, SMF, Scripted, ask, associated, config, due, elements, endpoint, ie, message, send_from,
     setup_with, sound_establishment, still_sound,
@@ -40,7 +40,7 @@ fn load_is_told_to_those_who_want_to_know() {
     upf.service_mut().events.push_back(SessionEvent::DownlinkData {
         seid: Seid(seid),
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     });
     let report = due(&mut upf, now).remove(0);
     assert_eq!(metric(&Reply::read(&report.bytes), 51), Some((first + 1, 100)));

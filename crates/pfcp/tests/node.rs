@@ -6,8 +6,8 @@ mod rig;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kaido_n4::{PathChange, PathEvent};
 use kaido_pfcp::{Endpoint, Instants, MsgType, Smf, SmfEvent};
-use kaido_upf::rules::{PathChange, PathEvent};
 use rig::{
     Reply, SMF, Scripted, UPF, accept, ask, associated, due, elements, endpoint, exchange, group, ie,
     message, node_id, send_from, setup_with, smf, sound_establishment, still_sound, with_session,

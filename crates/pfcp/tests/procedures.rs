@@ -6,13 +6,13 @@ mod rig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use kaido_pfcp::{
-    Config, Discard, Endpoint, Features, Instants, Limits, MsgType, PeerPort, SessionTemplate, Smf, SmfEvent,
-};
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, FSeid, FTeid, LocalFTeid, MeasurementInformation, MeasurementMethod, Modification,
     OuterHeaderCreation, OuterHeaderRemoval, PdrId, Qfi, ReportingTriggers, Seid, SessionEvent, Teid, Urr,
     UrrId, UsageReportTrigger, VolumeThreshold,
+};
+use kaido_pfcp::{
+    Config, Discard, Endpoint, Features, Instants, Limits, MsgType, PeerPort, SessionTemplate, Smf, SmfEvent,
 };
 use rig::{
     PDI, Reply, SMF, STRANGER, Scripted, UPF, ask, associated, config, cp_f_seid, endpoint, exchange, group,
@@ -161,7 +161,7 @@ fn reports_arrive_as_they_were_made() {
         SessionEvent::DownlinkData {
             seid: up,
             pdr_id: PdrId(2),
-            service: kaido_upf::rules::DownlinkDataService::default(),
+            service: kaido_n4::DownlinkDataService::default(),
         },
         SessionEvent::Inactivity { seid: up },
         SessionEvent::ErrorIndication { seid: up, teid: Teid(0x77), peer },
@@ -383,7 +383,7 @@ fn the_control_plane_end_of_a_session_may_move() {
     upf.service_mut().events.push_back(SessionEvent::DownlinkData {
         seid: Seid(seid),
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     });
     let mut out = Vec::new();
     upf.poll(now, &mut out);
@@ -398,7 +398,7 @@ fn reports_are_retried_then_lost_and_a_forgotten_session_is_deleted() {
     let event = SessionEvent::DownlinkData {
         seid: Seid(seid),
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     };
     upf.service_mut().events.push_back(event.clone());
     let mut out = Vec::new();
@@ -431,7 +431,7 @@ fn a_report_response_may_drop_what_is_buffered() {
     upf.service_mut().events.push_back(SessionEvent::DownlinkData {
         seid: Seid(seid),
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     });
     let mut out = Vec::new();
     upf.poll(now, &mut out);
@@ -451,7 +451,7 @@ fn outstanding_reports_are_bounded() {
     let event = SessionEvent::DownlinkData {
         seid,
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     };
     upf.service_mut().events.extend(std::iter::repeat_n(event, 1000));
     let mut out = Vec::new();
@@ -531,7 +531,7 @@ fn peers_may_be_spoken_to_where_they_were_seen() {
     upf.service_mut().events.push_back(SessionEvent::DownlinkData {
         seid,
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     });
     let mut out = Vec::new();
     upf.poll(now, &mut out);
@@ -560,7 +560,7 @@ fn ipv6_endpoints() {
     upf.handle(now, smf_address, &wire.pop().unwrap().bytes, &mut back);
     smf.handle(now, upf_address, &back.pop().unwrap().bytes, &mut wire);
     let given = FTeid { teid: Teid(5), ipv4: None, ipv6: Some("2001:db8::3".parse().unwrap()) };
-    let prefix = kaido_upf::rules::Ipv6Prefix::of("2001:db8:60::".parse().unwrap(), 56);
+    let prefix = kaido_n4::Ipv6Prefix::of("2001:db8:60::".parse().unwrap(), 56);
     let session = SessionTemplate {
         ue_ipv4: None,
         ue_ipv6: Some(prefix),

@@ -6,8 +6,8 @@ mod rig;
 
 use std::collections::BTreeMap;
 
+use kaido_n4::{PdrId, Seid, SessionEvent};
 use kaido_pfcp::{Endpoint, Instants};
-use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
     Reply, SMF, STRANGER, Scripted, answer_report, ask, associated, cp_f_seid, create_far, due, group, ie,
     message, node_id, pdr_parts, send_from, setup, sound_establishment, still_sound,
@@ -62,7 +62,7 @@ fn finish(upf: &mut Endpoint<Scripted>, now: Instants) -> usize {
 }
 
 fn downlink(seid: u64) -> SessionEvent {
-    let service = kaido_upf::rules::DownlinkDataService::default();
+    let service = kaido_n4::DownlinkDataService::default();
     SessionEvent::DownlinkData { seid: Seid(seid), pdr_id: PdrId(1), service }
 }
 

@@ -5,11 +5,11 @@ mod rig;
 
 use std::time::Duration;
 
-use kaido_pfcp::{Instants, Retransmission, Transmit};
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationDetection, ApplicationId, PacketDelays, Part, PdrId, Qfi, QosMonitoringReport, SdfFilter,
     Seid, SessionEvent, SessionReport, SrrId, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
+use kaido_pfcp::{Instants, Retransmission, Transmit};
 use rig::{Reply, elements, with_session};
 
 /// What a poll sends.

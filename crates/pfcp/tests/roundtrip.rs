@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kaido_upf::rules::{
+use kaido_n4::{
     AddressMatch, ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Change, ChooseOr,
     DroppedTraffic, Duplicate, Establishment, EthernetFilter, FSeid, FTeid, Far, FarId, FlowEnd,
     ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, Mac, MacList, MacMatch,

@@ -6,8 +6,8 @@ mod rig;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kaido_n4::{PdrId, Seid, SessionEvent};
 use kaido_pfcp::{Endpoint, Instants, Transmit};
-use kaido_upf::rules::{PdrId, Seid, SessionEvent};
 use rig::{
     Reply, SMF, STRANGER, Scripted, answer_report, ask, associated, cp_f_seid, create_far, create_pdr, due,
     endpoint, ie, message, node_id, send_from, setup_with, sound_establishment, still_sound, with_session,
@@ -36,7 +36,7 @@ fn downlink(upf: &mut Endpoint<Scripted>, now: Instants, seid: u64) -> Vec<Trans
     upf.service_mut().events.push_back(SessionEvent::DownlinkData {
         seid: Seid(seid),
         pdr_id: PdrId(1),
-        service: kaido_upf::rules::DownlinkDataService::default(),
+        service: kaido_n4::DownlinkDataService::default(),
     });
     due(upf, now)
 }

@@ -6,8 +6,8 @@ mod rig;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kaido_n4::{Seid, SessionEvent, UsageReportTrigger};
 use kaido_pfcp::{Config, Endpoint, Instants, Limits, MsgType};
-use kaido_upf::rules::{Seid, SessionEvent, UsageReportTrigger};
 use rig::{
     Reply, SMF, STRANGER, Scripted, answer_report, ask, config, cp_f_seid, due, ie, message, send_from,
     setup, usage, with_session,

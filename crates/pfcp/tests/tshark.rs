@@ -8,8 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use kaido_pfcp::{Config, Endpoint, SessionTemplate};
-use kaido_upf::rules::{
+use kaido_n4::{
     AddressMatch, ApplicationDetection, ApplicationId, BarId, BitRate, BufferingRule, Change, DroppedTraffic,
     EthernetFilter, EthernetTraffic, FarId, FlowEnd, Ipv6Prefix, LocalFTeid, Mac, MacList, MacMatch,
     MacRange, MeasurementInformation, MeasurementMethod, Modification, MonitoringTime, NetworkInstance,
@@ -18,6 +17,7 @@ use kaido_upf::rules::{
     TagCreation, Teid, TimeQuotaMechanism, UpdateBar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
     UsageReportTrigger, VlanTag, VolumeThreshold,
 };
+use kaido_pfcp::{Config, Endpoint, SessionTemplate};
 use rig::{SMF, Scripted, UPF, ask, config, exchange, fqdn, group, ie, message, setup, smf, usage};
 
 /// Expert information from here on is a warning or an error.
@@ -150,7 +150,7 @@ fn modifications() -> Vec<Modification> {
     let mut pdi = template().establishment().pdrs[0].pdi.clone();
     pdi.sdf_filters.push(filter());
     let bar = BufferingRule { id: BarId(1), suggested_packets: Some(10), ..BufferingRule::default() };
-    let gate = Some(kaido_upf::rules::Gate { uplink: false, downlink: true });
+    let gate = Some(kaido_n4::Gate { uplink: false, downlink: true });
     vec![
         SessionTemplate::buffer(),
         SessionTemplate::forward(tunnel(), true),
@@ -209,7 +209,7 @@ fn conversation(capture: &mut Capture) {
         keep(exchange(now, &mut smf, &mut upf, std::mem::take(&mut wire)));
     }
     let up: Seid = *upf.service().sessions.keys().next().unwrap();
-    let plain = kaido_upf::rules::UsageReport {
+    let plain = kaido_n4::UsageReport {
         with_packets: false,
         duration: None,
         first_packet: Some(now.wall),
@@ -218,14 +218,14 @@ fn conversation(capture: &mut Capture) {
         query_reference: Some(7),
         ..usage(2, 4, UsageReportTrigger::VOLTH.union(UsageReportTrigger::VOLQU), now.wall)
     };
-    let start = kaido_upf::rules::UsageReport {
+    let start = kaido_n4::UsageReport {
         application: Some(Box::new(ApplicationDetection {
             application: ApplicationId("video".into()),
             instance: Some(12),
             flow: SdfFilter::parse("permit out 17 from 192.0.2.1 443 to 10.60.0.7 4000").ok(),
             pdr: PdrId(3),
         })),
-        ..kaido_upf::rules::UsageReport::new(UrrId(3), 0, UsageReportTrigger::START, now.wall, now.wall)
+        ..kaido_n4::UsageReport::new(UrrId(3), 0, UsageReportTrigger::START, now.wall, now.wall)
     };
     let reports = vec![usage(1, 3, UsageReportTrigger::PERIO, now.wall), plain, start];
     upf.service_mut().events.extend([
@@ -233,7 +233,7 @@ fn conversation(capture: &mut Capture) {
         SessionEvent::DownlinkData {
             seid: up,
             pdr_id: PdrId(2),
-            service: kaido_upf::rules::DownlinkDataService::default(),
+            service: kaido_n4::DownlinkDataService::default(),
         },
         SessionEvent::Session { seid: up, reports: session_reports() },
         SessionEvent::Inactivity { seid: up },
@@ -365,8 +365,8 @@ fn ethernet(capture: &mut Capture) {
     let bare = MacList { c_tag: None, s_tag: None, ..list.clone() };
     let traffic = EthernetTraffic { detected: vec![list.clone(), bare], removed: vec![list] };
     let (id, why) = (UrrId(1), UsageReportTrigger::MACAR);
-    let report = kaido_upf::rules::UsageReport::new(id, 0, why, now.wall, now.wall);
-    let report = kaido_upf::rules::UsageReport { ethernet: traffic.clone(), ..report };
+    let report = kaido_n4::UsageReport::new(id, 0, why, now.wall, now.wall);
+    let report = kaido_n4::UsageReport { ethernet: traffic.clone(), ..report };
     upf.service_mut().events.push_back(SessionEvent::Usage { seid, reports: vec![report] });
     keep(exchange(now, &mut smf, &mut upf, Vec::new()));
     let told: Vec<_> = std::iter::from_fn(|| smf.next_event()).map(|event| format!("{event:?}")).collect();

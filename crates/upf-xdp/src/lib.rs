@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kaido_n4::{AddressMatch, Teid};
 use kaido_upf::node::WorkerEvent;
 use kaido_upf::offload::{
     KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
 };
 use kaido_upf::record::{CountScope, Direction, EncapTemplate, FlowMatch, LINES_MAX, SessionIndex};
-use kaido_upf::rules::{AddressMatch, Teid};
 use kaido_upf::usage::{OffloadedCounters, UsageSlot};
 use kaido_xdp::offload::{
     self, Counts, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadMatch, OffloadRecord,

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kaido_n4::{ApplyAction, PdrId, SdfError, SdfFilter};
 use kaido_upf::classify::{Classifier, Flow};
 use kaido_upf::record::{Action, Destination, Detection, FilteredRule, N6Exit, UsageSlots};
-use kaido_upf::rules::{ApplyAction, PdrId, SdfError, SdfFilter};
 
 const PACKETS: u32 = 200_000;
 

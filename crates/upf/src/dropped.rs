@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::rules::{DroppedTraffic, UrrId};
+use kaido_n4::{DroppedTraffic, UrrId};
 
 /// What was dropped of the packets of one URR, and how much is reported.
 #[derive(Debug)]

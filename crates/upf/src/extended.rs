@@ -11,8 +11,8 @@ use crate::dropped::DropCount;
 use crate::ethernet::lan::EthernetLanId;
 use crate::lan::LanId;
 use crate::record::InstanceId;
-use crate::rules::Proxying;
 use crate::tunnels::Tunnel;
+use kaido_n4::Proxying;
 
 /// What becomes of a packet from one UE to another of the same network instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use kaido_table::{Guard, Table};
 
 use crate::record::{InstanceId, Record, SessionKey};
-use crate::rules::FramedRoute;
+use kaido_n4::FramedRoute;
 
 /// The lengths of a family, up to 63 bits: longer ones are keys of UEs.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 //!        └── SessionEvent ◀── reports ◀── WorkerEvent ◀── thresholds, first buffered packet, error indications
 //! ```
 //!
-//! - [`rules`]: what a control plane asks for, in the standard's terms;
 //! - [`control`]: sessions and the rule compiler;
 //! - [`record`]: what rules become;
 //! - [`classify`]: which of many rules a packet matches;
@@ -40,7 +39,6 @@ pub mod offload;
 pub mod path;
 pub mod qos;
 pub mod record;
-pub mod rules;
 mod shared;
 pub mod slow_path;
 pub mod trace;

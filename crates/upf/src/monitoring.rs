@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_wire::gtpu::{NtpStamp, UplinkInformation};
 
-use crate::rules::{PacketDelays, Qfi};
+use kaido_n4::{PacketDelays, Qfi};
 
 /// Packets of a flow are stamped no more often than that, in nanoseconds.
 const MARK_EVERY_NS: u64 = 100_000_000;

@@ -35,11 +35,11 @@ use crate::qos::Policers;
 use crate::record::{
     Detection, ExtendedActions, LINES_MAX, LineMemory, Record, SessionIndex, SessionKey, Tunnel, Tunnels,
 };
-use crate::rules::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 use crate::shared::Interner;
 use crate::slow_path::SlowPathCounters;
 use crate::trace::Tracer;
 use crate::usage::{UsageCounters, UsageSlot};
+use kaido_n4::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 
 /// What a worker tells the control plane. Never about a packet as such: each kind is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use crate::record::{
     LINES_MAX, N6Exit, Record, RuleList, RuleView, Rules, SessionIndex, SessionKey, UeAddresses, UsageSlots,
     asks_of,
 };
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 /// Counters and policers of a rule in the kernel at most, counters of what passes, and policers.
 pub const KERNEL_CELLS_MAX: usize = 5;

@@ -7,7 +7,7 @@ use kaido_engine::tracer::{self, octets_sent};
 use kaido_engine::{Disposition, PortId};
 
 use crate::record::{Direction, SessionIndex, SessionKey};
-use crate::rules::PdrId;
+use kaido_n4::PdrId;
 
 /// All watches of a user plane.
 pub type Tracer = tracer::Tracer<TraceRecord>;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use kaido_wire::PduSession;
 
 use crate::record::EndpointId;
-use crate::rules::{PagingPolicyIndicator, Qfi, Teid};
+use kaido_n4::{PagingPolicyIndicator, Qfi, Teid};
 
 /// Shapes that have numbers; tunnels of further ones carry their shape with them.
 const ENCAP_TEMPLATES_MAX: u16 = u16::MAX;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use self::quotas::Quotas;
 pub(crate) use self::slots::FreeSlots;
 use crate::record::Direction;
-use crate::rules::Volume;
+use kaido_n4::Volume;
 
 /// The place of a URR's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -11,10 +11,10 @@ use kaido_engine::{
     BATCH_MAX, Batch, FramePool, KernelPath, NeighbourRequest, PoolCache, Port, Route, Routes, Worker,
     WorkerSettings,
 };
+use kaido_n4::SessionService;
 use kaido_upf::control::Upf;
 use kaido_upf::node::Node;
 use kaido_upf::path::Path;
-use kaido_upf::rules::SessionService;
 
 struct Counting;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fixture::packets::{downlink, ipv4, udp_with, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationDetection, ApplicationId, ApplyAction, Cause, DomainPattern, DomainSource, Establishment, Far,
     FarId, MeasurementInformation, MeasurementMethod, Modification, Pdi, Pdr, PdrId, Pfd, PfdManagement,
     ReportingTriggers, RuleId, SdfFilter, Seid, SessionEvent, SessionService, UrlPattern, Urr, UrrId,

@@ -8,13 +8,13 @@ mod smf_shapes;
 use fixture::packets::{ethernet, udp, udp_with};
 use fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now, on_slow_path, settings, v4};
 use kaido_engine::DropReason;
-use kaido_upf::node::NodeSettings;
-use kaido_upf::offload::KernelRecord;
-use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Establishment, FTeid, Far, FarId, Interface, LocalFTeid, Modification, OuterHeaderCreation,
     PdrId, SdfFilter, Seid, SessionService, Teid, UpdateFar, UpdateForwardingParameters,
 };
+use kaido_upf::node::NodeSettings;
+use kaido_upf::offload::KernelRecord;
+use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv6Repr, UdpRepr, gtpu};
 
 const GNB: &str = "10.100.3.2";
@@ -152,7 +152,7 @@ fn several_tunnels_bind_to_several_gnbs_and_both_families_count() {
         ipv4: Some(v4("10.100.3.1")),
         ipv6: Some("fd00:3::1".parse().unwrap()),
     });
-    plan.removal = kaido_upf::rules::OuterHeaderRemoval::GtpUUdpIp;
+    plan.removal = kaido_n4::OuterHeaderRemoval::GtpUUdpIp;
     plan.peer.ipv6 = Some("fd00:3::2".parse().unwrap());
     let mut request = plan.establishment();
     let mut flow = plan.downlink_pdr();

@@ -8,14 +8,14 @@ mod smf_shapes;
 
 use fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
 use kaido_engine::PortId;
-use kaido_upf::lan::{Lan, Lans, VlanTags};
-use kaido_upf::node::{Instance, OuterSourcePort};
-use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, Ipv6Prefix, LocalFTeid, NetworkInstance,
     OuterHeaderCreation, OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId,
     Volume,
 };
+use kaido_upf::lan::{Lan, Lans, VlanTags};
+use kaido_upf::node::{Instance, OuterSourcePort};
+use kaido_upf::record::InstanceId;
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
 

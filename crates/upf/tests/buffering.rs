@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
-use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BarId, BufferingRule, Change, DataStatus, DownlinkDataService, Establishment, FarId,
     Modification, PdrId, Qfi, Seid, SessionEvent, SessionService, UpdateBar, UpdateFar, UpdateUrr, UrrId,
     VolumeThreshold,
 };
+use kaido_upf::node::NodeSettings;
 
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
 const FORWARD: ApplyAction = ApplyAction { forward: true, buffer: false, notify_cp: false, ..BUFFER };

@@ -13,14 +13,14 @@ use std::time::Duration;
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use frames::{g_pdu, read_tunnel, udp4, udp6};
 use kaido_engine::{DropReason, Route};
+use kaido_n4::{
+    Establishment, FTeid, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PdrId,
+    SessionService, Teid,
+};
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::node::{ControlPlaneMessage, NodeSettings};
 use kaido_upf::path::ControlPlaneLink;
 use kaido_upf::record::EndpointId;
-use kaido_upf::rules::{
-    Establishment, FTeid, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PdrId,
-    SessionService, Teid,
-};
 use kaido_wire::PduSession;
 use smf_shapes::{SMF_TEID, open5gs};
 

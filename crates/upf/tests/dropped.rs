@@ -6,7 +6,7 @@ mod fixture;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Cause, Change, DroppedTraffic, FarId, Modification, ReportingTriggers, Seid, SessionEvent,
     SessionService, UpdateFar, UpdateUrr, Urr, UrrId, UsageReportTrigger,
 };

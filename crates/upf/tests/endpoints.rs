@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use kaido_engine::{NeighbourRequest, PortId, Route};
+use kaido_n4::{FTeid, Interface, LocalFTeid, OuterHeaderCreation, SessionService, Teid};
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::node::{EndpointScope, NodeSettings};
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{FTeid, Interface, LocalFTeid, OuterHeaderCreation, SessionService, Teid};
 use std::time::Duration;
 
 const N9_ADDRESS: &str = "10.100.9.1";

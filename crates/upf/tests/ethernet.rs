@@ -12,11 +12,11 @@ use bridged::{
 use fixture::{N3, N6, N6_MAC, Rig, now};
 use frames::{g_pdu, udp4};
 use kaido_engine::DropReason;
+use kaido_n4::SessionService;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::ethernet::{EthernetSettings, UnknownUnicast};
 use kaido_upf::node::NodeSettings;
 use kaido_upf::record::UeToUe;
-use kaido_upf::rules::SessionService;
 
 /// Conformance: TS 23.501 5.6.10.2 | Frames leave a session for its LAN as they are, and find it by the address that it used
 /// Conformance: TS 29.244 5.13.2 | Ethernet PDU sessions (PDN type 5) behind one VLAN tag, two, or none

@@ -15,14 +15,14 @@ use bridged::{
 use fixture::{N3, N6, Rig, SessionPlan, now, v4};
 use frames::{g_pdu, read_tunnel, udp4, udp6};
 use kaido_engine::DropReason;
-use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Cause, Duplicate, Establishment,
     EthernetFilter, EthernetTraffic, FTeid, Far, FarId, Gate, Interface, LocalFTeid, Mac, MacList, MacMatch,
     MacRange, MeasurementMethod, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi,
     Pdr, PdrId, Proxying, Qer, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionService,
     Steering, TagCreation, Teid, UpdateFar, Urr, UrrId, UsageReport, UsageReportTrigger, VlanTag,
 };
+use kaido_upf::node::NodeSettings;
 use kaido_wire::gtpu::PduSession;
 use kaido_wire::ndisc::{self, NdiscRepr};
 use kaido_wire::{ArpOperation, ArpRepr, ArpView, EtherType, IpProtocol, Ipv6Repr, MacAddr, icmpv6};
@@ -162,7 +162,7 @@ fn qers_mark_police_and_close() {
     let out = rig.pass(N6, &tagged(&plain(station(1, 1), HOST), &TAG));
     assert!(matches!(read_tunnel(&out[0].1).container, Some(PduSession::Downlink { qfi: 9, .. })));
     let closed = Modification {
-        update_qers: vec![kaido_upf::rules::UpdateQer {
+        update_qers: vec![kaido_n4::UpdateQer {
             id: QerId(1),
             gate: Some(Gate { uplink: true, downlink: false }),
             ..Default::default()
@@ -357,7 +357,7 @@ fn addresses_that_rules_name_are_there_before_any_frame() {
         .map(|of| MacMatch { source: None, destination: Some(MacRange::only(Mac([2, 9, 9, 9, 9, of]))) });
     request.pdrs[1].pdi.ethernet_filters[0].addresses = many.collect();
     let pdi = Some(request.pdrs[1].pdi.clone());
-    let update = kaido_upf::rules::UpdatePdr { id: PdrId(2), pdi, ..Default::default() };
+    let update = kaido_n4::UpdatePdr { id: PdrId(2), pdi, ..Default::default() };
     let change = Modification { update_pdrs: vec![update], ..Modification::default() };
     let fault = rig.upf.modify(seids[0], &change, now()).unwrap_err();
     assert_eq!(fault.cause, Cause::NoResourcesAvailable);

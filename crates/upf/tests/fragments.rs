@@ -9,10 +9,10 @@ use std::time::Duration;
 use fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_between, udp_with, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortChange, PortId, PortLink};
+use kaido_n4::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
 use kaido_upf::node::{NodeSettings, PortRole};
 use kaido_upf::path::{KernelReturn, MssClamp, MssLimit};
-use kaido_upf::rules::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
 
 /// Longer than any test, whose time is moved.
@@ -145,14 +145,14 @@ fn without_reassembly_fragments_of_tunnels_are_dropped() {
 }
 
 /// A session that lets only packets from port 53 through to the UE.
-fn of_one_port() -> kaido_upf::rules::Establishment {
+fn of_one_port() -> kaido_n4::Establishment {
     let mut request = SessionPlan::ipv4(7).establishment();
     let sdf = SdfFilter::parse("permit out udp from 8.8.8.8 53 to assigned").unwrap();
     request.pdrs[1].pdi.sdf_filters = vec![sdf];
     let dropping = Pdr { id: PdrId(9), precedence: 999, ..SessionPlan::ipv4(7).downlink_pdr() };
-    request.pdrs.push(Pdr { far_id: Some(kaido_upf::rules::FarId(9)), ..dropping });
+    request.pdrs.push(Pdr { far_id: Some(kaido_n4::FarId(9)), ..dropping });
     let mut far = SessionPlan::ipv4(7).downlink_far();
-    far.id = kaido_upf::rules::FarId(9);
+    far.id = kaido_n4::FarId(9);
     far.apply_action.forward = false;
     far.apply_action.drop = true;
     request.fars.push(far);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fixture::{GNB_MAC, N3, N3_MAC, Rig, SessionPlan, ip, now, settings, v4};
 use kaido_engine::DropReason;
-use kaido_upf::echo::EchoSettings;
-use kaido_upf::rules::{
+use kaido_n4::{
     FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PathChange, PathEvent, SessionEvent,
     SessionService, Teid,
 };
+use kaido_upf::echo::EchoSettings;
 use kaido_wire::gtpu::{Message, UDP_PORT};
 use kaido_wire::{IpProtocol, Ipv4Repr, UdpRepr};
 

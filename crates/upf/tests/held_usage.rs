@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use fixture::packets::{udp, uplink};
 use fixture::{N3, Rig, SessionPlan};
-use kaido_upf::rules::{
+use kaido_n4::{
     Establishment, MeasurementMethod, Modification, MonitoringTime, Part, ReportingTriggers, Seid,
     SessionEvent, SessionService, Urr, UsageReport, UsageReportTrigger, VolumeThreshold,
 };

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
+use kaido_n4::{Modification, Seid, SessionEvent, SessionService};
 use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{Modification, Seid, SessionEvent, SessionService};
 
 const T: Duration = Duration::from_secs(60);
 

@@ -11,15 +11,15 @@ use std::time::{Duration, SystemTime};
 
 use fixture::{GNB_MAC, N3, Rig, SessionPlan, now, v4};
 use kaido_engine::NeighbourRequest;
+use kaido_n4::{
+    ApplyAction, FarId, Gate, Modification, OuterHeaderCreation, PdrId, QerId, Seid, SessionEvent,
+    SessionService, Teid, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId,
+};
 use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule, OffloadTarget};
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
-use kaido_upf::rules::{
-    ApplyAction, FarId, Gate, Modification, OuterHeaderCreation, PdrId, QerId, Seid, SessionEvent,
-    SessionService, Teid, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId,
-};
 use kaido_upf::usage::{OffloadedCounters, UsageCounters, UsageSlot};
 
 /// What the table had under the key of a call.

@@ -7,12 +7,12 @@ mod frames;
 use fixture::{N3, N6, N6_MAC, Rig, SessionPlan, ip, now, settings, v4};
 use frames::{g_pdu, read_tunnel, udp4};
 use kaido_engine::DropReason;
+use kaido_n4::{
+    Establishment, FTeid, LocalFTeid, NetworkInstance, OuterHeaderCreation, SessionService, Teid,
+};
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
 use kaido_upf::record::{InstanceId, UeToUe};
-use kaido_upf::rules::{
-    Establishment, FTeid, LocalFTeid, NetworkInstance, OuterHeaderCreation, SessionService, Teid,
-};
 use kaido_wire::{ArpOperation, ArpRepr, ArpView, EtherType, MacAddr, vlan};
 
 const TENANTS: u16 = 1000;

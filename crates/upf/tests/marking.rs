@@ -6,8 +6,8 @@ mod fixture;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::DropReason;
+use kaido_n4::{Qer, QerId, Qfi, SessionService};
 use kaido_upf::node::{DscpMarking, NodeSettings};
-use kaido_upf::rules::{Qer, QerId, Qfi, SessionService};
 use kaido_wire::ecn;
 
 const EF: u8 = 46 << 2;

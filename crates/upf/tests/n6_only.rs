@@ -8,9 +8,9 @@ use std::net::Ipv6Addr;
 use fixture::packets::{downlink, udp, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, settings};
 use kaido_engine::{DropReason, NeighbourRequest, Route};
+use kaido_n4::{NetworkInstance, SessionService};
 use kaido_upf::node::{Instance, NodeSettings, PortRole};
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{NetworkInstance, SessionService};
 
 /// An IPv6 packet with a UDP datagram.
 fn udp_v6(src: &str, dst: &str) -> Vec<u8> {
@@ -106,10 +106,8 @@ fn sources_that_nobody_routes_stay_here() {
             request.fars.truncate(1);
         }
         let mut plan = SessionPlan::ipv4(7);
-        plan.ue.ipv6 = Some(kaido_upf::rules::ChooseOr::Given(kaido_upf::rules::Ipv6Prefix::of(
-            "2001:db8:60:7::".parse().unwrap(),
-            64,
-        )));
+        plan.ue.ipv6 =
+            Some(kaido_n4::ChooseOr::Given(kaido_n4::Ipv6Prefix::of("2001:db8:60:7::".parse().unwrap(), 64)));
         if names_address {
             request.pdrs[1] = plan.downlink_pdr();
         }

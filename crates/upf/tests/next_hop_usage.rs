@@ -8,12 +8,10 @@ use std::time::Duration;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip, now, on_slow_path, settings};
 use kaido_engine::{DropReason, NeighbourRequest};
+use kaido_n4::{Modification, NetworkInstance, PdrId, Seid, SessionService, UrrId, Volume, VolumeThreshold};
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
-    Modification, NetworkInstance, PdrId, Seid, SessionService, UrrId, Volume, VolumeThreshold,
-};
 
 /// Of a packet: IPv4, UDP and 72 octets.
 const OCTETS: u64 = 100;

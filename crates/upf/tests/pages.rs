@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use fixture::{Rig, SessionPlan, now};
+use kaido_n4::{ApplyAction, FarId, Modification, SessionService, Teid, UpdateFar};
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
-use kaido_upf::rules::{ApplyAction, FarId, Modification, SessionService, Teid, UpdateFar};
 
 /// What a packet reads of its session lies in one page, so that it has one address translated.
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, ChooseOr, LocalFTeid, Modification, Pdi, PdrId, SessionService, UeIpAddress, UpdatePdr,
 };
 

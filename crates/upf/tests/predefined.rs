@@ -5,11 +5,11 @@ mod fixture;
 
 use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
-use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationId, Cause, Establishment, Modification, Pdr, PdrId, PredefinedName, PredefinedRule, RuleId,
     SdfFilter, Seid, SessionService, UpdatePdr,
 };
+use kaido_upf::node::NodeSettings;
 
 fn name(text: &str) -> PredefinedName {
     PredefinedName(text.into())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::{DropReason, PortId};
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, Cause, Establishment, Gate, MeasurementInformation, Modification, PacketLimit, PacketRate,
     PagingPolicyIndicator, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, RuleId, Seid, SessionService,
     TimeUnit, UpdatePdr, UpdateQer, Urr, UrrId, Volume,
@@ -124,7 +124,7 @@ fn rules_that_name_one_qer_share_its_rate() {
     // What a flow marked so has matches another rule of the same rate.
     let mut marked = Pdr { id: PdrId(3), precedence: 1, ..request.pdrs[0].clone() };
     marked.pdi.sdf_filters =
-        vec![kaido_upf::rules::SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap()];
+        vec![kaido_n4::SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap()];
     request.pdrs.push(marked);
     clock.rig.upf.establish(&request, now()).unwrap();
     let other = (N3, uplink(1007, &udp("10.60.0.7", "9.9.9.9", 972)));
@@ -148,7 +148,7 @@ fn the_narrower_of_two_rates_counts_and_the_wider_is_not_wasted() {
     let mut request = session(7, vec![qer(1, 8_000, 0), qer(2, 2_000, 0)]);
     let mut other = Pdr { id: PdrId(3), precedence: 1, qer_ids: vec![QerId(1)], ..request.pdrs[0].clone() };
     other.pdi.sdf_filters =
-        vec![kaido_upf::rules::SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap()];
+        vec![kaido_n4::SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap()];
     request.pdrs.push(other);
     clock.rig.upf.establish(&request, now()).unwrap();
     let wide = (N3, uplink(1007, &udp("10.60.0.7", "9.9.9.9", 972)));

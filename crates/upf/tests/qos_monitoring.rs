@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fixture::packets::{downlink, ethernet, udp};
 use fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     Establishment, Modification, PacketDelays, Qfi, QosMonitoring, ReportingFrequency, Seid, SessionEvent,
     SessionReport, SessionService, Srr, SrrId, UpdateSrr, WantedDelays,
 };

@@ -8,13 +8,13 @@ use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
 use fixture::{Rig, SessionPlan, settings};
-use kaido_upf::control::{SessionSummary, Upf};
-use kaido_upf::node::NodeSettings;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BarId, Cause, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, Interface, LocalFTeid,
     Modification, OuterHeaderRemoval, Pdi, Pdr, PdrId, QerId, RemovedForwarding, Seid, SessionService, Teid,
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, Urr, UrrId,
 };
+use kaido_upf::control::{SessionSummary, Upf};
+use kaido_upf::node::NodeSettings;
 use proptest::prelude::*;
 
 /// Few values, so that requests meet each other.

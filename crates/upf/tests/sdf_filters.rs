@@ -6,7 +6,7 @@ mod fixture;
 use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Cause, Establishment, Far, FarId, Modification, Pdi, Pdr, PdrId, RuleId, SdfFilter,
     SessionService, UpdatePdr,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fixture::packets::{downlink, ethernet, udp, uplink};
 use fixture::{BUFFER_TIME_MAX, GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, ip, now, v4};
 use kaido_engine::{DropReason, NeighbourRequest};
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Cause, ChooseOr, FTeid, FarId, LocalFTeid, Modification, OuterHeaderCreation,
     OuterHeaderRemoval, PdrId, QerId, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
     UeIpRole, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId, UsageReportTrigger,
@@ -81,9 +81,9 @@ fn a_threshold_gives_one_report_and_counts_anew() {
 }
 
 /// A session whose URR reports every 30 s.
-fn periodic() -> kaido_upf::rules::Establishment {
+fn periodic() -> kaido_n4::Establishment {
     let mut request = SessionPlan::ipv4(7).establishment();
-    request.urrs[0].triggers = kaido_upf::rules::ReportingTriggers::PERIO;
+    request.urrs[0].triggers = kaido_n4::ReportingTriggers::PERIO;
     request.urrs[0].measurement_period = Some(Duration::from_secs(30));
     request
 }
@@ -130,7 +130,7 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
         [SessionEvent::DownlinkData {
             seid: session.seid,
             pdr_id: PdrId(2),
-            service: kaido_upf::rules::DownlinkDataService::default()
+            service: kaido_n4::DownlinkDataService::default()
         }]
     );
     rig.upf.modify(session.seid, &far_update(2, FORWARD), now()).unwrap();
@@ -147,16 +147,16 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
 fn a_bar_suggests_how_many_packets_are_worth_keeping() {
     let mut rig = Rig::new();
     let mut request = SessionPlan::ipv4(7).establishment();
-    request.bars = vec![kaido_upf::rules::BufferingRule {
-        id: kaido_upf::rules::BarId(1),
+    request.bars = vec![kaido_n4::BufferingRule {
+        id: kaido_n4::BarId(1),
         suggested_packets: Some(3),
-        ..kaido_upf::rules::BufferingRule::default()
+        ..kaido_n4::BufferingRule::default()
     }];
     request.fars[1].apply_action = BUFFER;
-    request.fars[1].bar_id = Some(kaido_upf::rules::BarId(2));
+    request.fars[1].bar_id = Some(kaido_n4::BarId(2));
     let refused = rig.upf.establish(&request, now()).unwrap_err();
     assert_eq!(refused.failed_rule, Some(RuleId::Far(FarId(2))), "the BAR is not there");
-    request.fars[1].bar_id = Some(kaido_upf::rules::BarId(1));
+    request.fars[1].bar_id = Some(kaido_n4::BarId(1));
     rig.upf.establish(&request, now()).unwrap();
     for n in 0..5 {
         rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", n)));
@@ -321,7 +321,7 @@ fn a_refused_request_changes_nothing() {
     let mut rig = Rig::new();
     let first = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     let good = SessionPlan::ipv4(8);
-    let refused = |rig: &mut Rig, change: &dyn Fn(&mut kaido_upf::rules::Establishment)| {
+    let refused = |rig: &mut Rig, change: &dyn Fn(&mut kaido_n4::Establishment)| {
         let mut request = good.establishment();
         change(&mut request);
         let rejection = rig.upf.establish(&request, now()).unwrap_err();
@@ -470,10 +470,10 @@ fn updates_without_end_leave_one_periodic_report() {
     let session = rig.upf.establish(&periodic(), start).unwrap();
     for second in 1..=100 {
         let update = Modification {
-            update_urrs: vec![kaido_upf::rules::UpdateUrr {
+            update_urrs: vec![kaido_n4::UpdateUrr {
                 id: UrrId(1),
-                measurement_period: kaido_upf::rules::Change::To(Duration::from_secs(60)),
-                ..kaido_upf::rules::UpdateUrr::default()
+                measurement_period: kaido_n4::Change::To(Duration::from_secs(60)),
+                ..kaido_n4::UpdateUrr::default()
             }],
             ..Modification::default()
         };
@@ -497,10 +497,10 @@ fn a_urr_removed_and_created_in_one_request_counts_anew() {
         remove_urrs: vec![UrrId(1)],
         create_urrs: vec![plan.urr()],
         update_pdrs: [1, 2]
-            .map(|id| kaido_upf::rules::UpdatePdr {
+            .map(|id| kaido_n4::UpdatePdr {
                 id: PdrId(id),
                 urr_ids: Some(vec![UrrId(1)]),
-                ..kaido_upf::rules::UpdatePdr::default()
+                ..kaido_n4::UpdatePdr::default()
             })
             .into(),
         ..Modification::default()

@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
-use kaido_upf::record::{CountScope, EndpointId, InstanceId, Rules, SessionKey};
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, Change, Establishment, MeasurementInformation, Modification, PdrId, Qer, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, Teid, UpdatePdr, UpdateUrr, Urr, UrrId,
     UsageReport, UsageReportTrigger, VolumeThreshold,
 };
+use kaido_upf::record::{CountScope, EndpointId, InstanceId, Rules, SessionKey};
 
 /// A session with the usage rules of free5GC: three in every PDR, the third of which counts before QoS enforcement.
 struct Bench {

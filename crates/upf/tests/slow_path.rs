@@ -8,11 +8,11 @@ mod smf_shapes;
 use fixture::packets::{downlink, ipv4, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now};
 use kaido_engine::{NeighbourRequest, PortId};
-use kaido_upf::control::TraceFilter;
-use kaido_upf::record::SlowPathCause;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BitRate, Establishment, QerId, SdfFilter, Seid, SessionService, VolumeThreshold,
 };
+use kaido_upf::control::TraceFilter;
+use kaido_upf::record::SlowPathCause;
 use kaido_upf::slow_path::SlowPathReason;
 use kaido_wire::IpProtocol;
 

@@ -8,13 +8,13 @@ mod smf_shapes;
 use fixture::packets::{downlink, ipv4, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortId};
-use kaido_upf::offload::{KernelDestination, KernelRecord};
-use kaido_upf::record::{EndpointId, SessionKey};
-use kaido_upf::rules::{
+use kaido_n4::{
     BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FTeid, Far, FarId, Interface, LocalFTeid,
     Modification, OuterHeaderRemoval, PdrId, Qer, QerId, Qfi, RuleId, SdfFilter, Seid, SessionService, Teid,
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
+use kaido_upf::offload::{KernelDestination, KernelRecord};
+use kaido_upf::record::{EndpointId, SessionKey};
 use kaido_wire::IpProtocol;
 
 const AMBR: BitRate = BitRate { uplink_kbps: 100_000, downlink_kbps: 200_000 };
@@ -121,7 +121,7 @@ fn an_uplink_pdr_by_ue_address_is_found_by_the_tunnel() {
     web.pdi.sdf_filters = vec![SdfFilter::parse("permit out 17 from 9.9.9.9 to assigned").unwrap()];
     request.pdrs.push(web);
     let mut drop = SessionPlan::ipv4(7).uplink_far();
-    (drop.id, drop.apply_action) = (FarId(5), kaido_upf::rules::ApplyAction::DROP);
+    (drop.id, drop.apply_action) = (FarId(5), kaido_n4::ApplyAction::DROP);
     request.fars.push(drop);
     rig.upf.establish(&request, now()).unwrap();
     assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "9.9.9.9", 40))).is_empty());
@@ -234,10 +234,8 @@ fn a_tunnel_may_go_again() {
     let mut rig = Rig::new();
     let seid = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
     assert_eq!(to_ue(&mut rig, 7).len(), 1);
-    let removed = kaido_upf::rules::RemovedForwarding {
-        outer_header_creation: true,
-        ..kaido_upf::rules::RemovedForwarding::default()
-    };
+    let removed =
+        kaido_n4::RemovedForwarding { outer_header_creation: true, ..kaido_n4::RemovedForwarding::default() };
     let forwarding = UpdateForwardingParameters {
         removed,
         destination_interface: Some(Interface::Access),

@@ -7,12 +7,12 @@ mod frames;
 use fixture::{DN_MAC, N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use frames::{downlink, g_pdu, ipv4, read_tunnel, udp4};
 use kaido_engine::{DropReason, NeighbourRequest, PortId};
-use kaido_upf::node::{ForwardingPolicy, NodeSettings, PolicyTarget};
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Cause, Duplicate, Establishment, FarId, Modification, OuterHeaderCreation,
     PlainHeaderCreation, ReportingTriggers, RuleId, SessionService, Steering, Teid, UpdateFar,
     VolumeThreshold,
 };
+use kaido_upf::node::{ForwardingPolicy, NodeSettings, PolicyTarget};
 use kaido_wire::{IpProtocol, TcpFlags, TcpRepr, TcpView};
 
 fn steered(steering: Steering) -> Establishment {

@@ -8,11 +8,11 @@ mod frames;
 use fixture::{N3, N6, Rig, SessionPlan, now, settings, v4};
 use frames::{Tunnelled, downlink, g_pdu, read_tunnel, udp4, udp6};
 use kaido_engine::{DropReason, PortId};
-use kaido_upf::record::UeToUe;
-use kaido_upf::rules::{
+use kaido_n4::{
     ChooseOr, Establishment, FTeid, Far, FarId, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, UeIpAddress, UeIpRole, Volume,
 };
+use kaido_upf::record::UeToUe;
 use kaido_wire::PduSession;
 
 fn tunnel_to(teid: u32) -> Option<OuterHeaderCreation> {

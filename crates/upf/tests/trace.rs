@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now};
 use kaido_engine::{Disposition, DropReason};
+use kaido_n4::{FarId, PdrId, QerId, SessionService, UrrId};
 use kaido_upf::control::{TraceBatch, TraceFilter};
 use kaido_upf::record::Direction;
-use kaido_upf::rules::{FarId, PdrId, QerId, SessionService, UrrId};
 use kaido_upf::trace::WatchId;
 
 const ALL: (usize, usize) = (1000, usize::MAX);

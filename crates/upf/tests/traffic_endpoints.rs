@@ -6,7 +6,7 @@ mod fixture;
 use fixture::packets::{downlink, udp_between, uplink};
 use fixture::{N3, N6, Rig, SessionPlan, ip, now, v4};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, ChooseOr, Establishment, FTeid, FramedRoute, LocalFTeid, Modification, Pdi, PdrId, RuleId,
     SessionService, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateTrafficEndpoint,
 };

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{N3, N6, Rig, SessionPlan};
 use kaido_engine::DropReason;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Change, Establishment, Far, FarId, MeasurementInformation, MeasurementMethod, Modification,
     MonitoringTime, Part, ReportingTriggers, RuleId, Seid, SessionEvent, SessionService, TimeQuotaMechanism,
     UpdateFar, UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,

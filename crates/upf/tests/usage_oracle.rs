@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use fixture::packets::{downlink, udp, uplink};
 use fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip};
 use kaido_engine::{DropReason, NeighbourRequest, PortId};
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, PdrId, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
     UsageReport, VolumeThreshold,

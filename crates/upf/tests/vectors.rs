@@ -9,12 +9,12 @@ use std::path::Path;
 
 use fixture::{N3, N6, Rig, now};
 use kaido_engine::{DropReason, NeighbourRequest, PortId, Route};
-use kaido_upf::node::{NodeSettings, OuterSourcePort, PortRole};
-use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, ChooseOr, FTeid, Far, Gate, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, Pdr, Qer, Qfi, SdfFilter, SessionService, Teid, UeIpAddress, UeIpRole,
 };
+use kaido_upf::node::{NodeSettings, OuterSourcePort, PortRole};
+use kaido_upf::record::InstanceId;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -201,10 +201,9 @@ fn establish(rig: &mut Rig, n: u8, session: &SessionState) {
         6 => OuterHeaderRemoval::GtpUUdpIp,
         other => panic!("outer header removal {other}"),
     });
-    uplink.qer_ids = vec![kaido_upf::rules::QerId(1)];
-    *downlink =
-        Pdr { pdi: kaido_upf::rules::Pdi { ue_ip: vec![ue], ..downlink.pdi.clone() }, ..downlink.clone() };
-    downlink.qer_ids = vec![kaido_upf::rules::QerId(1)];
+    uplink.qer_ids = vec![kaido_n4::QerId(1)];
+    *downlink = Pdr { pdi: kaido_n4::Pdi { ue_ip: vec![ue], ..downlink.pdi.clone() }, ..downlink.clone() };
+    downlink.qer_ids = vec![kaido_n4::QerId(1)];
     request.qers = vec![Qer {
         gate: Gate { uplink: session.gate.uplink, downlink: session.gate.downlink },
         qfi: session.downlink.qfi.map(Qfi),

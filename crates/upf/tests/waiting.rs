@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fixture::packets::{udp, uplink};
 use fixture::{N3, Rig, SessionPlan, now};
-use kaido_upf::rules::{
+use kaido_n4::{
     Modification, Outcome, Progress, Seid, SessionService, Ticket, UpdateUrr, UrrId, UsageReportTrigger,
 };
 

@@ -7,11 +7,11 @@ use kaido_bench::oracle::{Bearers, Tag};
 use kaido_bench::session::establishment;
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings};
+use kaido_n4::SessionService;
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::SessionService;
 
 use crate::run::pool;
 

@@ -1,6 +1,6 @@
 //! Sessions of SMFs in use as the map chain has them: as many PDRs, filters, QERs and URRs as they are asked for with.
 
-use kaido_upf::rules::{AddressMatch, Establishment, Interface, Pdr, Qer, QerId, UrrId};
+use kaido_n4::{AddressMatch, Establishment, Interface, Pdr, Qer, QerId, UrrId};
 
 use super::abi::far_id;
 use crate::frames::Family;

@@ -4,8 +4,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 
+use kaido_n4::{OuterHeaderCreation, Teid};
 use kaido_pfcp::{Instants, Retransmission, SessionTemplate, Smf, SmfConfig};
-use kaido_upf::rules::{OuterHeaderCreation, Teid};
 
 use crate::BenchError;
 use crate::frames::{Family, GNB, teid, ue};
@@ -195,7 +195,7 @@ mod tests {
                 // Each PDR has a tunnel or an address, and some FARs have the far end's.
                 let rules = shape.establishment(Family::V4, session);
                 let local = rules.pdrs.iter().filter(|pdr| pdr.pdi.local_fteid.is_some()).count();
-                let created = |far: &&kaido_upf::rules::Far| {
+                let created = |far: &&kaido_n4::Far| {
                     far.forwarding.as_ref().is_some_and(|to| to.outer_header_creation.is_some())
                 };
                 let tunnels = local + rules.fars.iter().filter(created).count();

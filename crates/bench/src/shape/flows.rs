@@ -199,7 +199,7 @@ pub(super) const SLICE_TURNS: [usize; 16] = [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3,
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::SdfFilter;
+    use kaido_n4::SdfFilter;
 
     use super::*;
     use crate::shape::Shape;

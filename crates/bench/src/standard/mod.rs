@@ -17,7 +17,7 @@ mod systems;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Change, Modification, Seid, UpdateFar, UpdateForwardingParameters, UpdateQer, UpdateUrr, UsageReport,
 };
 use proptest::prelude::*;

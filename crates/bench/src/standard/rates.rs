@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kaido_upf::rules::BitRate;
+use kaido_n4::BitRate;
 
 use super::systems::System;
 use crate::frames::{Direction, Family, Template};
@@ -62,7 +62,7 @@ fn offer(system: &mut System, direction: Direction, frame: &[u8]) -> Option<Pass
     }
 }
 
-fn limited(shape: Shape, session: u32) -> kaido_upf::rules::Establishment {
+fn limited(shape: Shape, session: u32) -> kaido_n4::Establishment {
     let mut request = shape.establishment(Family::V4, session);
     let has_rates = request.qers.iter().any(|qer| qer.mbr.is_some());
     for qer in request.qers.iter_mut().filter(|qer| !has_rates || qer.mbr.is_some()) {

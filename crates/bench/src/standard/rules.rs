@@ -1,6 +1,6 @@
 //! Random sessions: rules as an SMF could ask for them.
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BitRate, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, Gate, Interface, Ipv6Prefix,
     LocalFTeid, MeasurementInformation, MeasurementMethod, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr,
     PdrId, Qer, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, Teid, UeIpAddress, UeIpRole, Urr, UrrId,

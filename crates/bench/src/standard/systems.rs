@@ -4,12 +4,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{FramePool, Worker};
-use kaido_upf::control::Upf;
-use kaido_upf::node::{Instance, Node, NodeSettings};
-use kaido_upf::rules::{
+use kaido_n4::{
     Establishment, Interface, Modification, Pdi, Pdr, PdrId, SdfFilter, Seid, SessionEvent, SessionService,
     UsageReport,
 };
+use kaido_upf::control::Upf;
+use kaido_upf::node::{Instance, Node, NodeSettings};
 use kaido_upf::slow_path::SlowPathReason;
 use kaido_upf_xdp::SharedOffload;
 use kaido_xdp::{Action, Steering};

@@ -18,11 +18,11 @@ use kaido_engine::port::MemoryWire;
 use kaido_engine::{
     Batch, FramePool, KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings,
 };
+use kaido_n4::SessionService;
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::SessionService;
 use kaido_wire::checksum;
 
 const N3: PortId = PortId(0);

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use kaido_upf::rules::Imsi;
+use kaido_n4::Imsi;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 pub(crate) use self::gre::gre;

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use kaido_n4::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 use kaido_pfcp::{Dialect, PFCP_PORT};
-use kaido_upf::rules::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 
 use super::fault::SimFault;
 use super::plan::{Addressing, ChurnPlan, OfflinePlan, Plan, PoolFamily, SessionPlan, Traffic, TunPlan};

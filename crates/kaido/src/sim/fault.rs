@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use kaido_n4::RuleId;
 use kaido_pfcp::{MsgType, cause_name};
-use kaido_upf::rules::RuleId;
 use miette::Diagnostic;
 use thiserror::Error;
 

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kaido_upf::rules::Qfi;
+use kaido_n4::Qfi;
 use kaido_wire::gtpu::{self, GtpuRepr, Message, MessageType, PduSession};
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{

@@ -4,10 +4,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_n4::{Establishment, Modification, Seid};
 use kaido_pfcp::{
     DATAGRAM_MAX, Dialect, Instants, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit,
 };
-use kaido_upf::rules::{Establishment, Modification, Seid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use kaido_n4::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 use kaido_pfcp::Dialect;
-use kaido_upf::rules::{Ipv6Prefix, NetworkInstance, Qfi, VolumeThreshold};
 use kaido_wire::gtpu;
 
 use super::fault::SimFault;

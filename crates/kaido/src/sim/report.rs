@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kaido_n4::{UsageReport, UsageReportTrigger};
 use kaido_pfcp::Counters;
-use kaido_upf::rules::{UsageReport, UsageReportTrigger};
 use serde::Serialize;
 
 use super::fault::SimFault;
@@ -322,7 +322,7 @@ fn pfcp(counters: &Counters) -> BTreeMap<String, u64> {
 mod tests {
     use std::time::SystemTime;
 
-    use kaido_upf::rules::{UrrId, Volume};
+    use kaido_n4::{UrrId, Volume};
 
     use super::*;
 

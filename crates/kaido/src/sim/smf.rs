@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_pfcp::{Dialect, MsgType, PduSession, SessionTemplate, SmfEvent};
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, MeasurementInformation,
     MeasurementMethod, Modification, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid,
     Teid, UeIpAddress, UeIpRole, Urr, UrrId, UsageReport, VolumeThreshold,
 };
+use kaido_pfcp::{Dialect, MsgType, PduSession, SessionTemplate, SmfEvent};
 
 use super::fault::SimFault;
 use super::link::{Link, RETRANSMISSION};

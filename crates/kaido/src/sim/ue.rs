@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kaido_upf::rules::{Ipv6Prefix, Qfi};
+use kaido_n4::{Ipv6Prefix, Qfi};
 
 /// The host part of a UE's address in its /64.
 const INTERFACE_ID: u128 = 1;

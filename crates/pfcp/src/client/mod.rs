@@ -15,9 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use kaido_upf::rules::{
-    CreatedPdr, Establishment, FSeid, FTeid, Modification, PdrId, RuleId, Seid, UsageReport,
-};
+use kaido_n4::{CreatedPdr, Establishment, FSeid, FTeid, Modification, PdrId, RuleId, Seid, UsageReport};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{Rejection, Seid};
+use kaido_n4::{Rejection, Seid};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
@@ -164,7 +164,7 @@ impl Smf {
     ) -> Result<Vec<u8>, Rejection> {
         let seid = frame.seid.unwrap_or_default();
         let session = self.sessions.get(&seid).filter(|session| session.upf.ip() == from.ip());
-        let absent = || Rejection::new(kaido_upf::rules::Cause::SessionContextNotFound, "no such session");
+        let absent = || Rejection::new(kaido_n4::Cause::SessionContextNotFound, "no such session");
         *to = session.ok_or_else(absent)?.up.unwrap_or_default();
         let report = decode::session_report(group)?;
         if report.ended {

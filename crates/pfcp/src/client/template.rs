@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BitRate, ChooseOr, Establishment, FSeid, Far, FarId, ForwardingParameters, Interface,
     Ipv6Prefix, LocalFTeid, Modification, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr,
     PdrId, Qer, QerId, Qfi, Seid, UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Urr, UrrId,

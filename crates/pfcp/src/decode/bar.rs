@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{BarId, BufferingRule, Change, Rejection, RuleId, UpdateBar};
+use kaido_n4::{BarId, BufferingRule, Change, Rejection, RuleId, UpdateBar};
 use rs_pfcp::ie::IeType;
 
 use super::leaf::{change, u8_of};
@@ -86,7 +86,7 @@ fn packet_count(kind: IeType, value: &[u8]) -> Result<u16, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
     use crate::decode::testing::element;

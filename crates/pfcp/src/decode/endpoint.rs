@@ -1,7 +1,7 @@
 //! Traffic endpoints and framed routes (TS 29.244 7.5.2.7, 7.5.4.13, 7.5.4.14, 8.2.109 to 8.2.111).
 
-use kaido_upf::rules::Cause;
-use kaido_upf::rules::{
+use kaido_n4::Cause;
+use kaido_n4::{
     ChooseOr, FramedRoute, LocalFTeid, Qfi, Rejection, TrafficEndpoint, TrafficEndpointId, UeIpAddress,
     UpdateTrafficEndpoint,
 };

@@ -1,6 +1,6 @@
 //! What rules and requests of Ethernet sessions say (TS 29.244 tables 7.5.2.2-3 and 7.5.4.21-1, 8.2.93 to 8.2.105).
 
-use kaido_upf::rules::{
+use kaido_n4::{
     EthernetFilter, EthernetTraffic, Mac, MacList, MacMatch, MacRange, Proxying, Rejection, TagCreation,
     VlanTag,
 };
@@ -48,11 +48,10 @@ pub(super) fn filter(value: &[u8]) -> Result<EthernetFilterElement, Rejection> {
     match filter.id {
         Some(id) if filter == bare => Ok(EthernetFilterElement::Named(id)),
         None if filter == bare => Err(incorrect(KIND, "a filter that filters nothing")),
-        None if filter.bidirectional => Err(Rejection::new(
-            kaido_upf::rules::Cause::ConditionalIeMissing,
-            "a bidirectional filter without ID",
-        )
-        .ie(IeType::EthernetFilterId as u16)),
+        None if filter.bidirectional => {
+            Err(Rejection::new(kaido_n4::Cause::ConditionalIeMissing, "a bidirectional filter without ID")
+                .ie(IeType::EthernetFilterId as u16))
+        }
         _ => Ok(EthernetFilterElement::Whole(filter)),
     }
 }
@@ -189,7 +188,7 @@ fn mac_list(kind: IeType, value: &[u8]) -> Result<MacList, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
     use crate::decode::testing::element;

@@ -1,6 +1,6 @@
 //! Forwarding Action Rules and Buffering Action Rules (TS 29.244 7.5.2.3, 7.5.2.6, 7.5.4.3, 7.5.4.11).
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BarId, Far, FarId, ForwardingParameters, OuterHeaderCreation, Rejection, RemovedForwarding,
     RuleId, Steering, Teid, UpdateFar, UpdateForwardingParameters,
 };
@@ -195,7 +195,7 @@ fn bar_id_of(group: &Group<'_>) -> Result<Option<BarId>, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Change, ChooseOr, FSeid, FTeid, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance, Rejection, Seid,
     Teid, UeIpAddress, UeIpRole, VolumeThreshold,
 };
@@ -196,7 +196,7 @@ pub(crate) fn cp_entity_addresses(group: &Group<'_>) -> Result<Vec<IpAddr>, Reje
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
 

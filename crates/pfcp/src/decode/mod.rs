@@ -1,4 +1,4 @@
-//! From information elements to the rule model of `kaido_upf::rules`.
+//! From information elements to the rule model of `kaido_n4`.
 //!
 //! Every fault has the cause the standard gives it (TS 29.244 7.6) and names the offending element; faults
 //! inside a rule carry the rule's id too. Where `rs-pfcp`'s typed elements keep everything they are used;
@@ -30,7 +30,7 @@ pub(crate) use set::{Csid, SetChange, csids, groups, set_changes};
 
 use std::collections::HashMap;
 
-use kaido_upf::rules::{Cause, Rejection, RuleId};
+use kaido_n4::{Cause, Rejection, RuleId};
 
 /// What of the optional parts of the standard the user plane behind us does. It is advertised in the UP
 /// Function Features (TS 29.244 8.2.25), and asking for what is not advertised is refused.
@@ -112,7 +112,7 @@ fn key(id: RuleId) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::{Qer, QerId};
+    use kaido_n4::{Qer, QerId};
     use rs_pfcp::ie::IeType;
 
     use super::*;

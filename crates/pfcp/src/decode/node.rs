@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use kaido_upf::rules::Rejection;
+use kaido_n4::Rejection;
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
 

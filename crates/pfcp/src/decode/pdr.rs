@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     FarId, OuterHeaderRemoval, Pdi, Pdr, PdrId, PredefinedName, QerId, Rejection, RuleId, SdfFilter,
     TrafficEndpointId, UpdatePdr, UrrId,
 };
@@ -258,7 +258,7 @@ fn qer_ids(group: &Group<'_>) -> Result<Vec<QerId>, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
     use crate::decode::testing::element;

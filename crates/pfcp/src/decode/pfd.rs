@@ -1,6 +1,6 @@
 //! PFD Management Request (TS 29.244 7.4.3.1) and Application ID (8.2.6).
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationId, DomainPattern, DomainSource, Pfd, PfdManagement, Rejection, SdfFilter, UrlPattern,
 };
 use rs_pfcp::ie::IeType;
@@ -114,7 +114,7 @@ fn source(octets: &[u8]) -> Result<DomainSource, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
 

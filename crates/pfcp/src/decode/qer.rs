@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     BitRate, Gate, PacketLimit, PacketRate, PagingPolicyIndicator, Qer, QerCorrelationId, QerId, Qfi,
     Rejection, RuleId, TimeUnit, UpdateQer,
 };
@@ -126,7 +126,7 @@ fn packet_rate(value: &[u8]) -> Result<PacketRate, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
 

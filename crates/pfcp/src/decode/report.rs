@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationDetection, ApplicationId, BarId, CreatedPdr, FTeid, FarId, Part, PdrId, QerId, Rejection,
     RuleId, SdfFilter, SrrId, UrrId, UsageReport, UsageReportTrigger, Volume,
 };

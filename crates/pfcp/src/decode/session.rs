@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     BarId, ChooseOr, Establishment, FarId, Imsi, Modification, PdrId, QerId, Rejection, RuleId, UrrId,
 };
 use rs_pfcp::ie::IeType;

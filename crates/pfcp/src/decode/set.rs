@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use kaido_upf::rules::Rejection;
+use kaido_n4::Rejection;
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::cp_ip_address::CpIpAddress;
 
@@ -124,7 +124,7 @@ fn cp_addresses(group: &Group<'_>) -> Result<Vec<IpAddr>, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
 

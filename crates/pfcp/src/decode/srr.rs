@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, PacketDelays, Qfi, QosMonitoring, Rejection, ReportingFrequency, RuleId, Srr, SrrId, UpdateSrr,
     WantedDelays,
 };

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use kaido_upf::rules::{Duplicate, PlainHeaderCreation, Rejection, Steering};
+use kaido_n4::{Duplicate, PlainHeaderCreation, Rejection, Steering};
 use rs_pfcp::ie::IeType;
 
 use super::ethernet;
@@ -125,7 +125,7 @@ fn policy(value: &[u8]) -> Result<Arc<str>, Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use kaido_upf::rules::Cause;
+    use kaido_n4::Cause;
 
     use super::*;
 

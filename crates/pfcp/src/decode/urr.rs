@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, Change, DroppedTraffic, FarId, MeasurementInformation, MeasurementMethod, MonitoringTime,
     Rejection, ReportingTriggers, RuleId, TimeQuotaMechanism, UpdateUrr, Urr, UrrId,
 };

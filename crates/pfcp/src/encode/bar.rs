@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{BufferingRule, Change, UpdateBar};
+use kaido_n4::{BufferingRule, Change, UpdateBar};
 use rs_pfcp::ie::{Ie, IeType};
 
 use super::number;

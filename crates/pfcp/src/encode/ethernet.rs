@@ -1,6 +1,6 @@
 //! What rules and reports of Ethernet sessions say, as [`crate::decode`] reads it.
 
-use kaido_upf::rules::{EthernetFilter, EthernetTraffic, MacList, MacMatch, Proxying, TagCreation, VlanTag};
+use kaido_n4::{EthernetFilter, EthernetTraffic, MacList, MacMatch, Proxying, TagCreation, VlanTag};
 use rs_pfcp::ie::{Ie, IeType};
 
 use super::number;
@@ -36,7 +36,7 @@ pub(super) fn filter_id(id: u32) -> Ie {
 }
 
 fn mac_match(pair: &MacMatch) -> Ie {
-    let upper = |range: Option<kaido_upf::rules::MacRange>| range.filter(|range| range.high != range.low);
+    let upper = |range: Option<kaido_n4::MacRange>| range.filter(|range| range.high != range.low);
     let addresses = [
         pair.source.map(|range| range.low),
         pair.destination.map(|range| range.low),

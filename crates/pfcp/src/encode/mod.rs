@@ -19,7 +19,7 @@ pub(crate) use srr::session_rule_report;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use kaido_upf::rules::{FSeid, Seid};
+use kaido_n4::{FSeid, Seid};
 use rs_pfcp::ie::cause::{Cause as CauseIe, CauseValue};
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::ie::{Ie, IeType};

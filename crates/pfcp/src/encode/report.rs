@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplicationDetection, DataStatus, DownlinkDataService, PacketRateStatus, Part, Seid, SessionEvent,
     UsageReport, Volume,
 };
@@ -179,7 +179,7 @@ fn volume_measurement(volume: &Volume, with_packets: bool) -> Ie {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use kaido_upf::rules::QerId;
+    use kaido_n4::QerId;
 
     use super::*;
 

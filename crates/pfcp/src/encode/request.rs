@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Imsi, Interface, LocalFTeid, Modification,
     NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketRate, Pdi, Pdr, PredefinedName, Qer,
     SdfFilter, Seid, TimeUnit, TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,

@@ -1,6 +1,6 @@
 //! Answers to requests.
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, Established, FSeid, FTeid, Rejection, RuleId, Seid,
     UeIpAddress, UeIpRole,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{PacketDelays, QosMonitoring, QosMonitoringReport, SessionReport, Srr, UpdateSrr};
+use kaido_n4::{PacketDelays, QosMonitoring, QosMonitoringReport, SessionReport, Srr, UpdateSrr};
 use rs_pfcp::ie::{Ie, IeType};
 
 use super::number;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kaido_upf::rules::{Duplicate, PlainHeaderCreation, Steering};
+use kaido_n4::{Duplicate, PlainHeaderCreation, Steering};
 use rs_pfcp::ie::{Ie, IeType};
 
 use super::ethernet;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Change, DroppedTraffic, MeasurementInformation, MonitoringTime, TimeQuotaMechanism, UpdateUrr, Urr,
     VolumeThreshold,
 };

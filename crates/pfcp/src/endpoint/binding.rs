@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use kaido_upf::rules::{Seid, SessionService};
+use kaido_n4::{Seid, SessionService};
 
 use super::Endpoint;
 use crate::association::AssociationId;

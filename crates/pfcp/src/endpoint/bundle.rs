@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use kaido_upf::rules::SessionService;
+use kaido_n4::SessionService;
 
 use super::Endpoint;
 use crate::features::CpFeatures;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kaido_upf::rules::{Rejection, SessionService};
+use kaido_n4::{Rejection, SessionService};
 use rs_pfcp::message::MsgType;
 
 use super::node::recovery_in;

@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{Seid, SessionService, UsageReport};
+use kaido_n4::{Seid, SessionService, UsageReport};
 
 use super::Endpoint;
 use super::report::{EVENTS_PER_POLL, Report};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use kaido_upf::rules::{Outcome, Seid, SessionService, Ticket};
+use kaido_n4::{Outcome, Seid, SessionService, Ticket};
 
 use super::Endpoint;
 use super::release::LastReport;

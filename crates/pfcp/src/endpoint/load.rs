@@ -6,7 +6,7 @@
 
 use std::time::SystemTime;
 
-use kaido_upf::rules::{Cause, Rejection, SessionService};
+use kaido_n4::{Cause, Rejection, SessionService};
 use rs_pfcp::ie::{Ie, IeType};
 
 use super::Endpoint;

@@ -28,7 +28,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_upf::rules::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionService};
+use kaido_n4::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionService};
 use rs_pfcp::message::MsgType;
 
 use self::binding::Bindings;

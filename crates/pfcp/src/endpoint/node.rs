@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{Cause, Rejection, SessionService};
+use kaido_n4::{Cause, Rejection, SessionService};
 use rs_pfcp::ie::IeType;
 
 use super::Endpoint;

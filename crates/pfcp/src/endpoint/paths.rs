@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use kaido_upf::rules::{PathChange, PathEvent, SessionService};
+use kaido_n4::{PathChange, PathEvent, SessionService};
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{Rejection, SessionService};
+use kaido_n4::{Rejection, SessionService};
 use rs_pfcp::message::MsgType;
 
 use super::Endpoint;

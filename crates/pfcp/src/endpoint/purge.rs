@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use kaido_upf::rules::{Cause, FSeid, Progress, Rejection, Seid, SessionService};
+use kaido_n4::{Cause, FSeid, Progress, Rejection, Seid, SessionService};
 
 use super::Endpoint;
 use super::binding::{Binding, PARTS};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kaido_upf::rules::{Progress, Rejection, Seid, SessionService, UsageReport, UsageReportTrigger};
+use kaido_n4::{Progress, Rejection, Seid, SessionService, UsageReport, UsageReportTrigger};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::pfcpau_req_flags::PfcpauReqFlags;
 use rs_pfcp::message::MsgType;

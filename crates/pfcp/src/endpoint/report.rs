@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kaido_upf::rules::{Cause, Modification, Rejection, Seid, SessionEvent, SessionService, UsageReport};
+use kaido_n4::{Cause, Modification, Rejection, Seid, SessionEvent, SessionService, UsageReport};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 

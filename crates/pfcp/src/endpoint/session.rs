@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, DeletionResponse, FSeid, Modified, Progress, Rejection, Seid, SessionEvent, SessionService,
     UsageReport,
 };

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use kaido_upf::rules::{Cause, Rejection, Seid, SessionService};
+use kaido_n4::{Cause, Rejection, Seid, SessionService};
 use rs_pfcp::ie::IeType;
 
 use super::Endpoint;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use kaido_upf::rules::{Cause, Rejection, SessionService};
+use kaido_n4::{Cause, Rejection, SessionService};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use kaido_pfcp::{Config, Endpoint, Features, Instants, NodeId, Retransmission, Smf, SmfConfig, Transmit};
-use kaido_upf::rules::{
+use kaido_n4::{
     Cause, ChooseOr, CreatedPdr, DeletionResponse, Established, Establishment, FSeid, FTeid, LocalFTeid,
     Modification, Modified, Outcome, PathEvent, Pdr, PfdManagement, Progress, Rejection, RuleId, Seid,
     SessionEvent, SessionService, Teid, Ticket, UeIpAddress, UpdatePdr, UrrId, UsageReport,
     UsageReportTrigger, Volume,
 };
+use kaido_pfcp::{Config, Endpoint, Features, Instants, NodeId, Retransmission, Smf, SmfConfig, Transmit};
 
 pub const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8805);
 pub const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 8805);

@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
 use crate::classify::Flow;
-use crate::rules::{
+use kaido_n4::{
     AddressMatch, ApplicationId, Cause, DomainSource, FlowEnd, Pfd, PfdManagement, Rejection, SdfFilter,
 };
 
@@ -189,7 +189,7 @@ fn full(detail: String) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::DomainPattern;
+    use kaido_n4::DomainPattern;
 
     fn named(name: &str) -> Pfd {
         Pfd { domains: vec![DomainPattern::parse(name, DomainSource::Any).unwrap()], ..Pfd::default() }

@@ -23,7 +23,7 @@ use arrayvec::ArrayVec;
 
 use self::field::Field;
 use crate::record::FilteredRule;
-use crate::rules::{AddressMatch, SdfFilter};
+use kaido_n4::{AddressMatch, SdfFilter};
 
 /// So few filters are faster asked one by one: some 23 instructions each, and an index some 430.
 const LINEAR_MAX: usize = 16;

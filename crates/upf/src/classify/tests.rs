@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::record::{Action, Destination, Detection, N6Exit, UsageSlots};
-use crate::rules::{ApplyAction, FlowEnd, PdrId};
+use kaido_n4::{ApplyAction, FlowEnd, PdrId};
 
 fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
     FilteredRule {

@@ -9,7 +9,7 @@ use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
 use crate::record::SessionIndex;
-use crate::rules::{Modification, Modified, Pdr, Progress};
+use kaido_n4::{Modification, Modified, Pdr, Progress};
 
 /// Whether a rule matches packets at a time. Of two times in the past the later counts; one that is to come says what holds
 /// until then.
@@ -62,7 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::rules::PdrId;
+    use kaido_n4::PdrId;
 
     #[test]
     fn rules_match_in_their_time() {

@@ -9,7 +9,7 @@ use super::pool::Lease;
 use super::session::SessionState;
 use crate::node::NodeSettings;
 use crate::record::{EndpointId, InstanceId, SessionKey};
-use crate::rules::{
+use kaido_n4::{
     Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Interface, Ipv6Prefix, LocalFTeid,
     NetworkInstance, Pdi, Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress,
     UpdatePdr, UpdateTrafficEndpoint,

@@ -15,7 +15,7 @@ use super::session::Session;
 use super::{Upf, millis};
 use crate::apps::{AppNumber, FlowEnds, RETELL};
 use crate::node::Node;
-use crate::rules::{
+use kaido_n4::{
     ApplicationDetection, ApplicationId, Pdr, PdrId, ReportingTriggers, Urr, UrrId, UsageReport,
     UsageReportTrigger,
 };

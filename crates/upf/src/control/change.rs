@@ -19,11 +19,11 @@ use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
 use super::{Upf, millis, packed};
 use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
-use crate::rules::{
+use crate::usage::UsageSlot;
+use kaido_n4::{
     Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UpdateFar, UrrId,
     UsageReport, UsageReportTrigger,
 };
-use crate::usage::UsageSlot;
 
 impl Upf {
     /// Makes a session of complete rules.

@@ -21,12 +21,12 @@ use crate::record::{
     FilteredRule, InstanceId, N6Exit, QuotaAction, Record, SessionFacts, SessionIndex, SessionKey,
     UeAddresses, UsageSlots,
 };
-use crate::rules::{
+use crate::usage::UsageSlot;
+use kaido_n4::{
     ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, FarId, ForwardingParameters, Interface,
     NetworkInstance, OuterHeaderCreation, PacketRate, Pdr, Qer, Qfi, Rejection, RuleId, SdfFilter, Teid,
     UpdateFar, UrrId,
 };
-use crate::usage::UsageSlot;
 
 /// IE types named as offending (TS 29.244 8.1.1).
 mod ie {

@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use super::Upf;
 use super::meter::Meter;
 use super::ruleset::RuleSet;
-use crate::rules::{Cause, PdrId, Rejection, RuleId, Urr, UrrId, Volume};
 use crate::usage::UsageSlot;
+use kaido_n4::{Cause, PdrId, Rejection, RuleId, Urr, UrrId, Volume};
 
 /// Where a URR counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ impl RuleSet {
 }
 
 impl Upf {
-    /// See [`crate::rules::SessionService::wall_clock_set`].
+    /// See [`kaido_n4::SessionService::wall_clock_set`].
     pub(super) fn move_dated(&mut self, by_ms: i64, now: SystemTime) {
         for index in self.dated.clone() {
             self.finish_for(index, now);

@@ -19,11 +19,11 @@ use super::ruleset::RuleSet;
 use super::session::Session;
 use crate::node::{BufferChange, WorkerOrder};
 use crate::record::{EncapTemplate, SessionIndex, Tunnel};
-use crate::rules::{
+use crate::usage::UsageSlot;
+use kaido_n4::{
     DeletionResponse, Interface, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId,
     UsageReportTrigger,
 };
-use crate::usage::UsageSlot;
 
 /// Longest wait for workers to let go of a record: far beyond a batch, and short for a control plane.
 const GRACE: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use super::session::{Session, SessionState};
 use super::{Upf, millis};
 use crate::monitoring::{Monitor, Monitors};
 use crate::record::SessionIndex;
-use crate::rules::{
+use kaido_n4::{
     Cause, PacketDelays, Qfi, QosMonitoring, QosMonitoringReport, Rejection, RuleId, Seid, SessionEvent,
     SessionReport, SrrId,
 };
@@ -320,7 +320,7 @@ impl Upf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{ReportingFrequency, WantedDelays};
+    use kaido_n4::{ReportingFrequency, WantedDelays};
 
     const T0: u64 = 1_700_000_000_000;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::ruleset::{RuleSet, failure};
-use crate::rules::{
+use kaido_n4::{
     Cause, FramedRoute, Pdi, Pdr, Rejection, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId,
     UpdateTrafficEndpoint,
 };

@@ -9,7 +9,7 @@ use super::ruleset::RuleSet;
 use super::session::Session;
 use crate::dropped::DropCount;
 use crate::record::SessionIndex;
-use crate::rules::{Modification, Pdr, Rejection, ReportingTriggers, UrrId, UsageReport, UsageReportTrigger};
+use kaido_n4::{Modification, Pdr, Rejection, ReportingTriggers, UrrId, UsageReport, UsageReportTrigger};
 
 /// The counts of a session, by the URRs that ask for them.
 pub(crate) type DropCounts = BTreeMap<UrrId, Arc<DropCount>>;

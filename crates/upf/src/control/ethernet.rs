@@ -17,7 +17,7 @@ use crate::node::{Node, PolicyTarget, WorkerOrder};
 use crate::record::{
     Bridging, Direction, EthernetRule, InstanceId, KeyParts, Record, SessionIndex, SessionKey,
 };
-use crate::rules::{
+use kaido_n4::{
     Cause, EthernetFilter, EthernetTraffic, Far, ForwardingParameters, Interface, MacList,
     OuterHeaderRemoval, Pdi, Pdr, PdrId, Rejection, ReportingTriggers, RuleId, SessionEvent, TagCreation,
     UsageReportTrigger, VlanTag,

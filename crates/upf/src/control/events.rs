@@ -11,7 +11,7 @@ use super::session::Session;
 use super::{Upf, millis};
 use crate::node::{WorkerEvent, WorkerOrder};
 use crate::record::SessionIndex;
-use crate::rules::{Seid, SessionEvent, Urr, UrrId, UsageReport};
+use kaido_n4::{Seid, SessionEvent, Urr, UrrId, UsageReport};
 
 /// Most steps of the wheel in one poll.
 const STEPS_PER_POLL: u32 = 65_536;

@@ -14,7 +14,7 @@ use crate::record::{
     Direction, Egress, EncapTemplate, EthernetRule, Exit, ExtendedActions, InstanceId, Local, PlainHeader,
     Tunnel, UeToUe,
 };
-use crate::rules::{
+use kaido_n4::{
     Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
 };
 

@@ -3,10 +3,10 @@
 use std::time::SystemTime;
 
 use super::Upf;
-use crate::rules::{Seid, UrrId, UsageReport};
+use kaido_n4::{Seid, UrrId, UsageReport};
 
 impl Upf {
-    /// See [`crate::rules::SessionService::hold_usage`].
+    /// See [`kaido_n4::SessionService::hold_usage`].
     pub(super) fn hold(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
         let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
             return reports.is_empty();
@@ -31,7 +31,7 @@ impl Upf {
         all_kept
     }
 
-    /// See [`crate::rules::SessionService::release_usage`].
+    /// See [`kaido_n4::SessionService::release_usage`].
     pub(super) fn release(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
         let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Upf {
         reports
     }
 
-    /// See [`crate::rules::SessionService::usage_arrived`].
+    /// See [`kaido_n4::SessionService::usage_arrived`].
     pub(super) fn arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
         let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
             return;

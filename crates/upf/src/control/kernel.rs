@@ -16,7 +16,7 @@ use super::Upf;
 use crate::node::{Node, WorkerEvent};
 use crate::offload::{KernelKey, KernelRecord, OffloadRefusal, OffloadTarget};
 use crate::record::{Record, SessionKey};
-use crate::rules::{OuterHeaderCreation, Seid};
+use kaido_n4::{OuterHeaderCreation, Seid};
 
 /// How long what must come after the packets on their way is put off: longer than a worker sleeps and than the kernel
 /// takes for the packets of one interrupt.

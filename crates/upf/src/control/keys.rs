@@ -10,7 +10,7 @@ use super::ethernet;
 use super::ruleset::RuleSet;
 use crate::node::NodeSettings;
 use crate::record::{InstanceId, SessionIndex, SessionKey};
-use crate::rules::{ChooseOr, FTeid, Interface, OuterHeaderRemoval, Pdr, Rejection};
+use kaido_n4::{ChooseOr, FTeid, Interface, OuterHeaderRemoval, Pdr, Rejection};
 
 /// The keys of a session, by rule.
 ///

@@ -69,12 +69,12 @@ use crate::monitoring::Monitors;
 use crate::node::{Node, WorkerEvent};
 use crate::qos::PolicerSlots;
 use crate::record::{Record, RecordForm, SessionIndex, SessionKey, UeAddresses};
-use crate::rules::{
+use crate::usage::{FreeSlots, UsageSlot};
+use kaido_n4::{
     Cause, ChooseOr, DeletionResponse, Established, Establishment, FSeid, Modification, Modified, Outcome,
     PathEvent, PfdManagement, Progress, Rejection, Seid, SessionEvent, SessionService, Ticket, UrrId,
     UsageReport, Volume,
 };
-use crate::usage::{FreeSlots, UsageSlot};
 
 /// All sessions of the node.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use postcard::ser_flavors::{Flavor, Size};
 use serde::Deserialize;
 
 use crate::record::SessionIndex;
-use crate::rules::{Cause, FSeid, Imsi, Rejection, Seid};
 use crate::usage::UsageSlot;
+use kaido_n4::{Cause, FSeid, Imsi, Rejection, Seid};
 
 use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
@@ -217,7 +217,7 @@ mod tests {
     use crate::control::delays::Watches;
     use crate::control::inactivity::Inactivity;
     use crate::control::paging::Paging;
-    use crate::rules::{
+    use kaido_n4::{
         ApplicationId, ApplyAction, BitRate, ChooseOr, EthernetFilter, FSeid, FTeid, Far, FarId,
         ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance,
         OuterHeaderCreation, OuterHeaderRemoval, PacketLimit, PacketRate, PagingPolicyIndicator, Pdi, Pdr,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
-use crate::rules::{BufferingRule, DataStatus, DownlinkDataService, Far, PdrId, QerId, Qfi, SessionEvent};
+use kaido_n4::{BufferingRule, DataStatus, DownlinkDataService, Far, PdrId, QerId, Qfi, SessionEvent};
 
 /// How far it has got. Times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

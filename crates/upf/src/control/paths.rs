@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use kaido_table::Seed;
 
 use crate::echo::EchoSettings;
-use crate::rules::{PathChange, PathEvent};
+use kaido_n4::{PathChange, PathEvent};
 
 /// Peers that are looked after; what further ones do is not noticed.
 const PATHS_MAX: usize = 65_536;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use crate::record::InstanceId;
-use crate::rules::Ipv6Prefix;
+use kaido_n4::Ipv6Prefix;
 
 /// Addresses of one pool; a larger prefix is used from its start.
 const ADDRESSES_MAX: u32 = 1 << 24;

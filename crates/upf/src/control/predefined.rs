@@ -4,7 +4,7 @@
 use super::compile::{application, reject};
 use crate::node::Node;
 use crate::record::{Detection, FilteredRule};
-use crate::rules::{ApplyAction, Cause, Pdr, PredefinedName, PredefinedRule, Rejection, RuleId};
+use kaido_n4::{ApplyAction, Cause, Pdr, PredefinedName, PredefinedRule, Rejection, RuleId};
 
 /// The type of Activate Predefined Rules (TS 29.244 8.1.1).
 const ACTIVATE_PREDEFINED_RULES: u16 = 106;

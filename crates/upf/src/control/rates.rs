@@ -7,7 +7,7 @@ use super::Upf;
 use super::ruleset::RuleSet;
 use crate::qos::{Correlation, PolicerSlot};
 use crate::record::Direction;
-use crate::rules::{BitRate, Cause, FSeid, PacketRateStatus, Qer, QerId, Rejection, RuleId};
+use kaido_n4::{BitRate, Cause, FSeid, PacketRateStatus, Qer, QerId, Rejection, RuleId};
 
 /// How a planned change uses policers otherwise than before.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use kaido_table::Seed;
 use super::paths::Paths;
 use crate::echo::EchoSettings;
 use crate::record::SessionIndex;
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 /// TEID and address of the peer.
 pub(super) type RemoteFTeid = (Teid, IpAddr);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::qos::PolicerSlot;
-use crate::rules::{
+use kaido_n4::{
     BarId, BufferingRule, Cause, EthernetFilter, Far, FarId, ForwardingParameters, Modification,
     OuterHeaderCreation, Pdr, PdrId, Qer, QerId, Rejection, RemovedForwarding, RuleId, SdfFilter, Srr, SrrId,
     TrafficEndpoint, TrafficEndpointId, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,

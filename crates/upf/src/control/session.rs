@@ -14,10 +14,10 @@ use super::paging::Paging;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
 use crate::record::{SessionIndex, UeAddresses};
-use crate::rules::{
+use crate::usage::{Limits, UsageCounters, UsageSlot};
+use kaido_n4::{
     FSeid, Imsi, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,
 };
-use crate::usage::{Limits, UsageCounters, UsageSlot};
 
 /// One session as the control side works on it. At rest it is packed; see [`super::packed`].
 #[derive(Clone, Debug, PartialEq, Eq)]

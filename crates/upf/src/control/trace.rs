@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use super::keys::all_keys;
 use super::{SessionSummary, Upf};
 use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
-use crate::rules::{FarId, Imsi, PdrId, QerId, Seid, Teid, UrrId};
 use crate::trace::{TraceRecord, WatchId};
+use kaido_n4::{FarId, Imsi, PdrId, QerId, Seid, Teid, UrrId};
 
 /// A reader that does not come back for so long has gone.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Upf;
-use crate::rules::{Seid, Volume};
+use kaido_n4::{Seid, Volume};
 
 /// A sum over all sessions that is taken in parts, so that nothing else waits for the whole. Sessions that come and go
 /// meanwhile may or may not be in it.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use super::Station;
-use crate::rules::Mac;
+use kaido_n4::Mac;
 
 /// IP addresses of one station.
 const PER_STATION: usize = 16;

@@ -4,7 +4,7 @@ use kaido_engine::Frame;
 use kaido_wire::vlan::TAG_LEN;
 use kaido_wire::{Error, EtherType, ethernet, vlan};
 
-use crate::rules::Mac;
+use kaido_n4::Mac;
 
 /// Octets of both addresses.
 pub(crate) const ADDRESSES: usize = ethernet::HEADER_LEN - 2;

@@ -13,7 +13,7 @@ use crate::lan::Lans;
 use crate::path::MssLimit;
 use crate::qos::WINDOW_DEFAULT;
 use crate::record::{EndpointId, InstanceId, UeToUe};
-use crate::rules::{Interface, NetworkInstance, PredefinedRule, Qfi};
+use kaido_n4::{Interface, NetworkInstance, PredefinedRule, Qfi};
 
 /// A network instance: a UE address space behind one or more ports.
 #[derive(Clone, Debug, PartialEq, Eq)]

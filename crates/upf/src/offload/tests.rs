@@ -5,10 +5,10 @@ use crate::extended::{Egress, Exit, ExtendedActions, Local, PlainHeader, UeToUe}
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::record::{CountScope, Detection, EndpointId, FilteredRule, SessionFacts, Tunnel};
-use crate::rules::{
+use crate::usage::UsageSlot;
+use kaido_n4::{
     AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
 };
-use crate::usage::UsageSlot;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

@@ -13,7 +13,7 @@ use super::parse::{OuterTunnel, Packet};
 use crate::apps::Apps;
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 impl Worker {
     /// A GTP-U message that is not a G-PDU, or a G-PDU whose extension headers we do not understand.

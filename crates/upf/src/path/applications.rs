@@ -16,7 +16,7 @@ use crate::apps::sni::{DnsAnswer, ServerName, hear};
 use crate::apps::{AppNumber, Applications, Apps, Catalogue, RETELL};
 use crate::classify::Flow;
 use crate::record::{Direction, SessionIndex};
-use crate::rules::DomainSource;
+use kaido_n4::DomainSource;
 
 /// Sets of flows, and of servers, of a worker: four in each.
 const SETS: usize = 4096;

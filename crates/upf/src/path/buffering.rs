@@ -9,7 +9,7 @@ use kaido_engine::{Frame, PortId};
 use crate::dropped::DropCount;
 use crate::node::{Node, WorkerEvent};
 use crate::record::{SessionIndex, SessionKey};
-use crate::rules::PdrId;
+use kaido_n4::PdrId;
 
 /// A packet of a session whose FAR buffers, whole as it came in behind the Ethernet header.
 #[derive(Debug)]

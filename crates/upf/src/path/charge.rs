@@ -9,8 +9,8 @@ use kaido_table::Guard;
 use super::Worker;
 use crate::node::Node;
 use crate::record::{Action, Record, Rules, SessionIndex, SessionKey};
-use crate::rules::PdrId;
 use crate::usage::UsageSlot;
+use kaido_n4::PdrId;
 
 /// The rule that a packet matched.
 #[derive(Clone, Copy, Debug)]

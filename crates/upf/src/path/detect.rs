@@ -9,7 +9,7 @@ use crate::apps::{AppNumber, Apps, FlowEnds};
 use crate::classify::Flow;
 use crate::node::WorkerEvent;
 use crate::record::{Detection, Direction, Record, RuleList, RuleView, UeAddresses};
-use crate::rules::{FramedRoute, PdrId, SdfFilter};
+use kaido_n4::{FramedRoute, PdrId, SdfFilter};
 
 impl Worker {
     /// The applications that a packet's flow belongs to by name, in a session whose rules ask for any.

@@ -7,7 +7,7 @@ use kaido_table::Guard;
 use super::Worker;
 use super::parse::OuterTunnel;
 use crate::record::{Rules, SessionKey, Tunnel};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 /// Tunnels into which one End Marker goes at most: the flows of a tunnel rarely lead to more than one.
 const TUNNELS_MAX: usize = 8;

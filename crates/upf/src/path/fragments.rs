@@ -13,7 +13,7 @@ use super::parse::{Packet, ParsedFrame, tunnelled};
 use super::relay::StoredExtensions;
 use crate::fragment::Piece;
 use crate::record::{EndpointId, Record, SessionKey};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 /// Scopes of fragments to tunnel endpoints begin here, those of sessions below.
 const ENDPOINT_SCOPE: u64 = 1 << 32;

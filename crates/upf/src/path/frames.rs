@@ -19,7 +19,7 @@ use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
 use crate::record::{
     Action, Destination, Direction, ExtendedActions, Record, RuleList, RuleView, Rules, Tunnel,
 };
-use crate::rules::EthernetFilter;
+use kaido_n4::EthernetFilter;
 
 impl Worker {
     /// A frame that came out of a session's tunnel.

@@ -12,7 +12,7 @@ use super::parse::{OuterTunnel, Packet};
 use super::relay::StoredExtensions;
 use crate::node::WorkerEvent;
 use crate::record::{Record, Tunnel};
-use crate::rules::Qfi;
+use kaido_n4::Qfi;
 
 impl Worker {
     /// Reads what a packet of the access measured, and tells control if it is time. `true` when it brings anything.

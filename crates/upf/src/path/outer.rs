@@ -18,7 +18,7 @@ use kaido_wire::{
 use super::emit::{Ends, FlowFields, HOPS, fill_checksum};
 use crate::node::{NodeSettings, OuterSourcePort, PortRole};
 use crate::record::{EncapTemplate, EncapTemplateId};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 const IP_AT: usize = ethernet::HEADER_LEN;
 const GTPU_PLAIN: usize = gtpu::HEADER_LEN;

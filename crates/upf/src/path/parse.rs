@@ -10,7 +10,7 @@ use crate::ethernet::lan::EthernetLanId;
 use crate::lan::LanId;
 use crate::node::NodeSettings;
 use crate::record::{EndpointId, SessionKey};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 /// An IP packet's headers, of either family, as far as the path needs them.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use crate::ethernet::Station;
 use crate::ethernet::fdb::Owner;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame};
 use crate::record::SessionIndex;
-use crate::rules::{Mac, Proxying};
+use kaido_n4::{Mac, Proxying};
 
 /// A question to many, for an address that is known.
 #[derive(Clone, Copy, Debug)]

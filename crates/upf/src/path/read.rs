@@ -20,7 +20,7 @@ use super::parse::{is_not_routed_v4, is_not_routed_v6, maybe_not_routed_v4};
 use crate::lan::{Lan, VlanTags};
 use crate::node::{NodeSettings, PortRole};
 use crate::record::{EndpointId, FastPath, InstanceId, SessionKey};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 pub(super) const IP_AT: usize = ethernet::HEADER_LEN;
 

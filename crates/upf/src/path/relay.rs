@@ -16,7 +16,7 @@ use kaido_wire::{Error, ipv4, ipv6, udp};
 use super::emit::{self, Ends, FlowFields};
 use crate::node::{NodeSettings, OuterSourcePort};
 use crate::record::{Direction, EncapTemplate, Tunnel};
-use crate::rules::Teid;
+use kaido_n4::Teid;
 
 /// Flags of a header with extensions: version 1, GTP, E.
 const FLAGS: u8 = gtpu::VERSION_PT | gtpu::FLAG_EXTENSION;
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::record::EndpointId;
-    use crate::rules::Qfi;
+    use kaido_n4::Qfi;
 
     fn encap(qfi: Option<u8>) -> EncapTemplate {
         let peer = IpAddr::from([10, 0, 0, 1]);

@@ -10,8 +10,8 @@ use super::forward::{ArrivalInfo, Origin};
 use super::parse::ParsedFrame;
 use crate::node::Node;
 use crate::record::{Action, Record, SessionIndex, SessionKey};
-use crate::rules::PdrId;
 use crate::trace::{TraceRecord, TracedSessions};
+use kaido_n4::PdrId;
 
 /// What a worker knows of traces.
 #[derive(Debug, Default)]

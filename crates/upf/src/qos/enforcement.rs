@@ -103,7 +103,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::rules::BitRate;
+    use kaido_n4::BitRate;
 
     #[test]
     fn a_policer_is_named_once_and_there_are_four() {

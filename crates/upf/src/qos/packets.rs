@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::record::Direction;
-use crate::rules::{PacketLimit, PacketRate};
+use kaido_n4::{PacketLimit, PacketRate};
 
 use super::cells::Cell;
 
@@ -122,7 +122,7 @@ impl PacketCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::TimeUnit;
+    use kaido_n4::TimeUnit;
 
     fn counter(packets: u16, unit: TimeUnit) -> Counter {
         let counter = Counter { state: AtomicU64::new(0), limit: AtomicU64::new(0) };

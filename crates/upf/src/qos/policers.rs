@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::cells::{self, Cells};
 use super::packets::{PacketCounters, PacketsLeft};
 use crate::record::Direction;
-use crate::rules::{BitRate, PacketRate};
 use crate::usage::UnfitMemory;
+use kaido_n4::{BitRate, PacketRate};
 
 /// Depth of a bucket without an averaging window, as a time at its rate: in any two seconds no more passes than the rate
 /// and 15 % of it, and one packet.

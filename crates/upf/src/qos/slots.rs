@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::PolicerSlot;
-use crate::rules::{FSeid, QerCorrelationId};
+use kaido_n4::{FSeid, QerCorrelationId};
 
 /// What correlated QERs have in common (TS 29.244 8.2.10): the control plane that made them, and its ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ impl PolicerSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::Seid;
+    use kaido_n4::Seid;
 
     fn owner(host: u8) -> FSeid {
         FSeid { seid: Seid(1), ipv4: Some([10, 0, 0, host].into()), ipv6: None }

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::InstanceId;
 use crate::lan::LanId;
 use crate::qos::Enforcement;
-use crate::rules::{ApplyAction, Ipv6Prefix, PdrId};
 use crate::tunnels::Tunnel;
 use crate::usage::UsageSlot;
+use kaido_n4::{ApplyAction, Ipv6Prefix, PdrId};
 
 /// A session's number on this node, small and reused, to index what workers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kaido_table::Key;
 
 use super::SessionIndex;
-use crate::rules::{FramedRoute, Teid};
+use kaido_n4::{FramedRoute, Teid};
 
 /// The key of a record: a local tunnel endpoint, or a UE address in a network instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

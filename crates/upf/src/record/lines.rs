@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 use kaido_table::{LineCursor, LineSlab, waits};
 
 use super::{Detection, Direction, Record, Rule, SessionIndex};
-use crate::rules::{AddressMatch, SdfFilter};
+use kaido_n4::{AddressMatch, SdfFilter};
 
 /// Lines of a key: two pairs of cache lines.
 pub const LINES_MAX: usize = 4;

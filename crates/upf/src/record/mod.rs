@@ -38,9 +38,9 @@ pub use crate::extended::{
 use crate::lan::LanId;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
-use crate::rules::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
 pub use crate::tunnels::{EncapTemplate, EncapTemplateId, Tunnel, Tunnels};
 use crate::usage::UsageSlot;
+use kaido_n4::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
 
 /// The rules of a record, as [`Record::rules`] shows them.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use super::{Action, Direction, Record, SessionIndex, UeAddresses};
 use crate::apps::AppNumber;
 use crate::extended::ExtendedActions;
-use crate::rules::{AddressMatch, EthernetFilter, FramedRoute, PdrId, SdfFilter};
 use crate::tunnels::Tunnels;
 use crate::usage::UsageSlot;
+use kaido_n4::{AddressMatch, EthernetFilter, FramedRoute, PdrId, SdfFilter};
 
 /// What a packet must be to match a rule (PDI, TS 29.244 5.2.1A).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

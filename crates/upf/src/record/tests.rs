@@ -1,7 +1,7 @@
 use kaido_table::LineSlab;
 
 use super::*;
-use crate::rules::SdfFilter;
+use kaido_n4::SdfFilter;
 
 fn rule(pdr: u16) -> FilteredRule {
     let action = Action {

@@ -2,12 +2,12 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::cast_possible_truncation)] // Each test crate uses its part.
 
 use kaido_engine::PortId;
+use kaido_n4::{Establishment, Interface, Mac, NetworkInstance, Seid, SessionService};
 use kaido_upf::ethernet::EthernetSettings;
 use kaido_upf::ethernet::lan::{EthernetLan, EthernetLans};
 use kaido_upf::lan::VlanTags;
 use kaido_upf::node::{Instance, NodeSettings};
 use kaido_upf::record::InstanceId;
-use kaido_upf::rules::{Establishment, Interface, Mac, NetworkInstance, Seid, SessionService};
 
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use crate::frames::{g_pdu, read_tunnel};

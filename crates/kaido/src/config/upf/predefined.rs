@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kaido_upf::rules::{ApplicationId, PredefinedName, PredefinedRule, SdfFilter};
+use kaido_n4::{ApplicationId, PredefinedName, PredefinedRule, SdfFilter};
 use serde::Deserialize;
 use toml::Spanned;
 

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::port::DatagramRooms;
 use kaido_engine::{BATCH_MAX, FramePool, Notifier, PortTotals, WorkerCounters};
+use kaido_n4::{Seid, Teid};
 use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, Transmit, UnreportedUsage, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
-use kaido_upf::rules::{Seid, Teid};
 use kaido_upf::slow_path::SlowPathReason;
 use kaido_xdp::offload::PassReason;
 use rustix::event::{PollFd, PollFlags, poll};

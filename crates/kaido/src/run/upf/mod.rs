@@ -23,11 +23,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::{FramePool, Notifier};
+use kaido_n4::Ipv6Prefix;
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::Node;
 use kaido_upf::path::Path;
-use kaido_upf::rules::Ipv6Prefix;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 pub(crate) use self::datapath::no_room_for_tables;

@@ -3,10 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kaido_engine::PortId;
+use kaido_n4::Seid;
 use kaido_upf::control::{TraceBatch, TraceFilter, TracedPacket, Upf};
 use kaido_upf::node::NodeSettings;
 use kaido_upf::record::{Direction, KeyParts, SessionKey};
-use kaido_upf::rules::Seid;
 use kaido_upf::trace::WatchId;
 
 use crate::api::{self, Answer, TraceOf, TraceQuestion};

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use kaido_n4::{Seid, UsageReport};
 use kaido_pfcp::{Dialect, SmfEvent};
-use kaido_upf::rules::{Seid, UsageReport};
 use kaido_wire::MessageType;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::flag;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use kaido_pfcp::{DedicatedFlow, PduSession, SessionTemplate};
-use kaido_upf::rules::{
+use kaido_n4::{
     CreatedPdr, FTeid, LocalFTeid, Modification, OuterHeaderCreation, OuterHeaderRemoval, Qfi,
     ReportingTriggers, SdfFilter, Seid, Teid, Urr,
 };
+use kaido_pfcp::{DedicatedFlow, PduSession, SessionTemplate};
 
 use super::Churn;
 use super::session::Phase;

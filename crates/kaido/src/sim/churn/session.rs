@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use kaido_n4::{Modification, Qfi, Seid};
 use kaido_pfcp::PduSession;
-use kaido_upf::rules::{Modification, Qfi, Seid};
 use serde::Serialize;
 
 use super::losses::{SentPacket, is_some_of};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kaido_engine::DropReason;
-use kaido_upf::rules::Qfi;
+use kaido_n4::Qfi;
 use kaido_wire::gtpu::UDP_PORT;
 use kaido_wire::{
     EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6View, MacAddr, UdpRepr, ethernet, ipv4, udp,

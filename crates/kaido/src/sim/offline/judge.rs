@@ -215,13 +215,13 @@ mod tests {
     use super::*;
     use crate::sim::plan::{Addressing, SessionPlan};
     use crate::sim::ue::Ue;
-    use kaido_upf::rules::Qfi;
+    use kaido_n4::Qfi;
 
     fn ues() -> Vec<Ue> {
         let prefix = "2001:db8:60::".parse().unwrap();
         let addressing = Addressing::Given {
             ipv4: Some("10.60.0.1".parse().unwrap()),
-            ipv6: Some(kaido_upf::rules::Ipv6Prefix::of(prefix, 48)),
+            ipv6: Some(kaido_n4::Ipv6Prefix::of(prefix, 48)),
         };
         (0..2).map(|n| addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6)).collect()
     }

@@ -3,7 +3,7 @@
 //!
 //! A user plane steps over most of them. They are sent so that it is seen to.
 
-use kaido_upf::rules::{Establishment, Seid};
+use kaido_n4::{Establishment, Seid};
 use rs_pfcp::ie::IeType;
 
 use super::Dialect;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Establishment, FarId, Interface, MeasurementInformation, MeasurementMethod, Modification,
     OuterHeaderRemoval, Pdr, Qer, QerId, ReportingTriggers, Urr, UrrId, VolumeThreshold,
 };
@@ -88,7 +88,7 @@ pub(super) fn release_access(session: &PduSession) -> Modification {
     Modification { update_fars, ..Modification::default() }
 }
 
-fn access(session: &PduSession, id: FarId, action: ApplyAction, end: bool) -> kaido_upf::rules::UpdateFar {
+fn access(session: &PduSession, id: FarId, action: ApplyAction, end: bool) -> kaido_n4::UpdateFar {
     update(id, action, Some(to_access(session.dnn(), session.template.gnb, end)))
 }
 

@@ -18,7 +18,7 @@ mod sd_core;
 
 use std::str::FromStr;
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, CreatedPdr, Establishment, FTeid, Far, FarId, ForwardingParameters, Interface, LocalFTeid,
     Modification, NetworkInstance, OuterHeaderCreation, Pdr, PdrId, Qfi, SdfFilter, UpdateFar,
     UpdateForwardingParameters, UpdatePdr, UrrId,

@@ -1,6 +1,6 @@
 //! `OpenAirInterface`'s SMF: the downlink has no rules until the gNB's tunnel is known, and an idle UE has none at all.
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Establishment, Interface, LocalFTeid, Modification, NetworkInstance, OuterHeaderRemoval, Pdr,
 };
 

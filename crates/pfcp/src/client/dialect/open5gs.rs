@@ -1,6 +1,6 @@
 //! Open5GS's SMF: the downlink rules come first, F-TEIDs are chosen by CHOOSE ID, and Router Solicitations go to the SMF.
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, BarId, BufferingRule, Establishment, Far, FarId, Interface, LocalFTeid, MeasurementMethod,
     Modification, OuterHeaderCreation, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, ReportingTriggers,
     SdfFilter, Teid, UpdateFar, Urr, UrrId, VolumeThreshold,

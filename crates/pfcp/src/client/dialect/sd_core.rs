@@ -1,6 +1,6 @@
 //! SD-Core's SMF: every PDR has a filter, and an F-TEID of its own where it is of the access.
 
-use kaido_upf::rules::{
+use kaido_n4::{
     ApplyAction, Establishment, Far, FarId, Interface, LocalFTeid, Modification, OuterHeaderRemoval, Pdr,
     Qer, QerId, UeIpAddress, UeIpRole,
 };

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ReportingTriggers, Urr};
+use kaido_n4::{ReportingTriggers, Urr};
 
 /// Silence that ends traffic where a rule asks for its end and gives no Inactivity Detection Time, in milliseconds.
 const SILENCE_DEFAULT: u64 = 60_000;

@@ -24,11 +24,11 @@ use self::quota::Quota;
 use self::returned::{Returned, ReturnedUsage, duration};
 use super::counters::Counter;
 use super::millis;
-use crate::rules::{
+use crate::usage::{Limits, UNLIMITED, UsageCounters, UsageSlot};
+use kaido_n4::{
     ApplicationDetection, MonitoringTime, Part, ReportingTriggers, UpdateUrr, Urr, UsageReport,
     UsageReportTrigger, Volume, VolumeThreshold,
 };
-use crate::usage::{Limits, UNLIMITED, UsageCounters, UsageSlot};
 
 /// Times of events kept for a report (Event Time Stamp, 8.2.114).
 const EVENT_TIMES_MAX: usize = 8;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counts, is_over, millis_of, places};
 use crate::control::inactivity::Inactivity;
-use crate::rules::{ReportingTriggers, UpdateUrr, Urr, UsageReportTrigger};
 use crate::usage::UNLIMITED;
+use kaido_n4::{ReportingTriggers, UpdateUrr, Urr, UsageReportTrigger};
 
 /// Ways in which a quota ends, a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

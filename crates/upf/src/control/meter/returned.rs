@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::millis_of;
-use crate::rules::{Part, UsageReport, Volume};
+use kaido_n4::{Part, UsageReport, Volume};
 
 /// What was measured in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What the control plane is told of a session's addresses (TS 29.244 5.13.5).
 
-use crate::rules::{Mac, MacList, PdrId, VlanTag};
+use kaido_n4::{Mac, MacList, PdrId, VlanTag};
 
 /// The tags of a frame as its session sends them: tag control information of service and customer tag.
 pub(crate) type SentTags = (Option<u16>, Option<u16>);

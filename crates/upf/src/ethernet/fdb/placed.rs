@@ -8,7 +8,7 @@ use kaido_table::{Guard, TableError};
 use super::{FdbStations, SentTags, State, StationEntry, entry_of};
 use crate::ethernet::Station;
 use crate::record::SessionIndex;
-use crate::rules::PdrId;
+use kaido_n4::PdrId;
 
 impl FdbStations {
     /// Whether so many addresses that a session's rules name have a place.

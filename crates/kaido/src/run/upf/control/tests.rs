@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use kaido_bench::{Family, Shape};
+use kaido_n4::SessionService;
 use kaido_pfcp::{Config, Dialect, Retransmission, Smf, SmfConfig, SmfEvent};
 use kaido_upf::node::{Instance, Node, NodeSettings};
-use kaido_upf::rules::SessionService;
 
 use super::*;
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use kaido_engine::Notifier;
 use kaido_metrics::Format;
+use kaido_n4::Volume;
 use kaido_pfcp::{Counters, Endpoint as PfcpEndpoint, Peer};
 use kaido_upf::control::{PathSummary, Upf, VolumeScan};
 use kaido_upf::record::RecordForm;
-use kaido_upf::rules::Volume;
 
 pub(super) use self::render::Sources;
 use super::lag::Lag;

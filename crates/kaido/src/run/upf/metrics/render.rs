@@ -197,7 +197,7 @@ mod tests {
         };
         Controls {
             sessions: 7,
-            volume: kaido_upf::rules::Volume { uplink_bytes: 10, ..Default::default() },
+            volume: kaido_n4::Volume { uplink_bytes: 10, ..Default::default() },
             forms: vec![
                 (RecordForm::Folded, 4),
                 (RecordForm::Lines, 2),

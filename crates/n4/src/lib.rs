@@ -1,7 +1,7 @@
 //! The rule model of a PFCP session: what a control plane asks for, and what it is answered.
 //!
 //! These are the plain, validated forms of the information elements of TS 29.244 clause 7.5, free of
-//! any encoding. `kaido-pfcp` decodes the wire into them; [`crate::control`] plans and applies them;
+//! any encoding. `kaido-pfcp` decodes the wire into them; `kaido-upf` plans and applies them;
 //! a REST or gRPC front end could fill them just as well. Names are the standard's.
 
 mod change;
