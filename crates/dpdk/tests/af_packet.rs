@@ -5,7 +5,7 @@
 use kaido_dpdk::{DpdkError, DpdkOptions, DpdkPool, DpdkPort};
 use kaido_engine::{DropReason, FramePool};
 
-#[path = "../../engine/tests/rig/mod.rs"]
+#[path = "../../engine/tests/it/rig/mod.rs"]
 mod rig;
 mod support;
 

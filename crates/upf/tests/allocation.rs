@@ -1,6 +1,7 @@
 //! The fast path allocates nothing: a counting allocator says so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "it/fixture/mod.rs"]
 mod fixture;
 
 use std::alloc::{GlobalAlloc, Layout, System};

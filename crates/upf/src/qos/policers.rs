@@ -17,7 +17,7 @@ use kaido_n4::{BitRate, PacketRate};
 ///
 /// A TCP flow with few packets in flight detects a loss by its retransmission timeout: 200 ms at least, and the RTT
 /// (RFC 6298, Linux). The bucket must not overflow meanwhile, so it holds the timeout and an RTT of 100 ms.
-/// `tests/tcp.rs` has a model of it; docs/upf.md has what the kernel's TCP gets.
+/// `tests/it/tcp.rs` has a model of it; docs/upf.md has what the kernel's TCP gets.
 pub const WINDOW_DEFAULT: Duration = Duration::from_millis(300);
 /// The shortest averaging window that is kept to; a shorter one is taken for this.
 pub const WINDOW_MIN: Duration = Duration::from_millis(1);

@@ -1,0 +1,5 @@
+//! The integration tests of this crate in one binary, a module each, so that it is linked once.
+
+mod device;
+mod doctored;
+mod replayed;

@@ -1,0 +1,46 @@
+//! The integration tests of this crate in one binary, a module each, so that it is linked once.
+
+mod applications;
+mod bind_gnb;
+mod both_paths;
+mod bridged;
+mod buffering;
+mod control_plane;
+mod dropped;
+mod endpoints;
+mod ethernet;
+mod ethernet_rules;
+mod fixture;
+mod fragments;
+mod frames;
+mod gtpu;
+mod gtpu_tshark;
+mod held_usage;
+mod inactivity;
+mod kernel;
+mod lans;
+mod marking;
+mod n6_only;
+mod next_hop_usage;
+mod pages;
+mod pdr_times;
+mod predefined;
+mod qos;
+mod qos_monitoring;
+mod refusals;
+mod sdf_filters;
+mod sessions;
+mod shared_counters;
+mod slow_path;
+mod smf_dialects;
+#[path = "fixture/smf_shapes.rs"]
+mod smf_shapes;
+mod steering;
+mod tcp;
+mod topologies;
+mod trace;
+mod traffic_endpoints;
+mod usage;
+mod usage_oracle;
+mod vectors;
+mod waiting;
