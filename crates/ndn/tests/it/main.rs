@@ -1,6 +1,5 @@
 //! The integration tests of this crate in one binary, a module each, so that it is linked once.
 
-mod crew;
 mod datagrams;
 mod fixture;
 mod host;
@@ -13,5 +12,6 @@ mod reliability;
 mod router;
 mod tier;
 mod udp;
+mod worker_set;
 mod worker_set_model;
 mod workers;
