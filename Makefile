@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel demo test fuzz soak bench bench-micro lint doc reference clean
+.PHONY: help setup build wheel demo test test-all fuzz soak bench bench-micro lint doc reference clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: ## Set everything up and show Kaido carrying traffic, start to finish
 
 test: ## Run every check and test; what is skipped is listed with its reason
 	@scripts/test
+
+test-all: ## The same with the steps whose inputs did not change since the base
+	@scripts/test --all
 
 bench: build wheel ## Sweep the user plane and write a report of it, in less than 15 minutes
 	@scripts/bench

@@ -12,14 +12,15 @@ fail() {
 }
 is_root() { [[ $(id -u) -eq 0 ]]; }
 
-# What the steps of a script print is kept here.
+# What the steps of a script print is kept here, and how long each took.
 log=/dev/null
-passed=0
+times=/dev/null
 
-# Runs a step and shows what it prints. One that fails ends the script.
+# Runs a step and shows what it prints. One that fails ends the script, as does a lane that has failed meanwhile.
 step() {
     local name=$1 at=$SECONDS status
     shift
+    end_with_failed_lanes
     say "$name"
     # In no condition: in one, a function would go on behind what fails in it, and `set -e` would say nothing.
     set +e
@@ -30,8 +31,54 @@ step() {
         printf '\n%s failed; the command was:\n  %s\n' "$name" "$*" >&2
         exit 1
     fi
-    passed=$((passed + 1))
+    printf '%d\t%s\n' $((SECONDS - at)) "$name" >>"$times"
     printf -- '-- %s: %d s\n' "$name" $((SECONDS - at))
+}
+
+# How many steps have passed, and all of them with their seconds, the longest first.
+steps_passed() { wc -l <"$times"; }
+steps_by_time() { sort -rn "$times" | awk -F '\t' '{ printf "%6d s  %s\n", $1, $2 }'; }
+
+# Lanes: functions whose steps run beside those of the script. What they print is shown when they are joined.
+declare -A lanes=()
+lanes_dir=
+
+# Starts a lane: `lane NAME FUNCTION`.
+lane() {
+    local name=$1
+    shift
+    lanes_dir=${lanes_dir:-$(mktemp -d)}
+    # With a process group of its own, so that it can be ended with all that runs in it.
+    set -m
+    (lanes=(); "$@") </dev/null >"$lanes_dir/$name" 2>&1 &
+    set +m
+    lanes[$name]=$!
+}
+
+# Waits for a lane and shows what it printed. One that failed ends the script.
+join_lane() {
+    local name=$1 status=0
+    wait "${lanes[$name]}" || status=$?
+    unset "lanes[$name]"
+    cat "$lanes_dir/$name"
+    [[ $status -eq 0 ]] || fail "the lane $name failed: see what it printed above"
+}
+
+end_with_failed_lanes() {
+    local name
+    for name in "${!lanes[@]}"; do
+        kill -0 "${lanes[$name]}" 2>/dev/null || join_lane "$name"
+    done
+}
+
+# Ends the lanes that still run, as Ctrl-C would, so that they take down what they set up. For the trap of a script.
+end_lanes() {
+    local name
+    for name in "${!lanes[@]}"; do
+        kill -INT -- "-${lanes[$name]}" 2>/dev/null || true
+    done
+    wait
+    [[ -z $lanes_dir ]] || rm -rf "$lanes_dir"
 }
 
 skip() { printf 'SKIPPED %s: %s\n' "$1" "$2" | tee -a "$log"; }

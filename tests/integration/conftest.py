@@ -25,9 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "root" in wanted and os.geteuid() != 0:
             missing.insert(0, "root")
         if missing:
-            reason = f"needs {', '.join(missing)}"
-            print(f"SKIPPED {item.name}: {reason}")
-            item.add_marker(pytest.mark.skip(reason=reason))
+            item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name each skipped test with its reason, in a line that scripts/test finds."""
+    for report in terminalreporter.getreports("skipped"):
+        _, _, reason = report.longrepr
+        name = report.nodeid.split("::", 1)[-1].partition("@")[0]
+        terminalreporter.write_line(f"SKIPPED {name}: {reason.removeprefix('Skipped: ')}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ["PYTHONPATH"] = str(ROOT / "tests")
     config.addinivalue_line("markers", "needs(*what): root, or programs, that the test cannot do without")
+    config.addinivalue_line("markers", "alone: looks at what other tests change on the whole machine")
+    config.addinivalue_line("markers", "package: uses the Python package, which is built after the binary")
 
 
 @pytest.fixture(scope="session")
@@ -65,15 +73,13 @@ GoPeer = Callable[[str], Path]
 
 
 @pytest.fixture
-def go_peer(request: pytest.FixtureRequest) -> GoPeer:
+def go_peer() -> GoPeer:
     """Builds a peer of tests/peers: `go_peer("pfcpsim")`. Skips by name a test that cannot have it."""
 
     def get(name: str) -> Path:
         try:
             return build(name)
         except NotHere as reason:
-            with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-                print(f"\nSKIPPED {request.node.name}: {reason}")
             pytest.skip(str(reason))
 
     return get

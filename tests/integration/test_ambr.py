@@ -26,9 +26,7 @@ def ran(binary: Path) -> Path:
     """The gNB with delays."""
     path = binary.parent / "examples" / "delayed_ran"
     if not path.exists():
-        reason = f"{path} is not built: cargo build --package kaido-engine --example delayed_ran"
-        print(f"SKIPPED test_ambr: {reason}")
-        pytest.skip(reason)
+        pytest.skip(f"{path} is not built: cargo build --package kaido-engine --example delayed_ran")
     return path
 
 

@@ -20,6 +20,10 @@ NODES = [("plain", 1), ("plain", 1000), ("mixed", 1000)]
 SOAK = 50_000
 
 
+#: One run for all of them.
+pytestmark = pytest.mark.xdist_group("bench")
+
+
 @pytest.fixture(scope="module")
 def report(binary: Path) -> dict[str, Any]:
     """The report of a small run."""

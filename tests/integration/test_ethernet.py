@@ -25,7 +25,10 @@ from rig.pfcp import (
     u32,
 )
 
-pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
+pytestmark = [
+    pytest.mark.needs("root", "ip", "ethtool", "ping"),
+    pytest.mark.xdist_group("links_of_the_machine"),
+]
 
 INSTANCE = """
 [[network_instance]]

@@ -222,6 +222,7 @@ def test_a_wrong_mark_is_shown_and_saved(
     assert (tmp_path / "wrong.pcapng").stat().st_size > 0
 
 
+@pytest.mark.package
 def test_a_running_node_is_searched(binary: Path, joined: Topology, forwarding: Node, tmp_path: Path) -> None:
     """NDR, PDR and the rest of a node over veth, from the command; how fast it is, is not looked at."""
     pytest.importorskip("kaido", reason="the Python package is not installed: scripts/wheel dev")

@@ -18,7 +18,10 @@ from rig.net import Topology
 from rig.node import Node
 from rig.peers import captured, warnings
 
-pytestmark = pytest.mark.needs("root", "ip", "ethtool", "tcpdump", "tshark")
+pytestmark = [
+    pytest.mark.needs("root", "ip", "ethtool", "tcpdump", "tshark"),
+    pytest.mark.xdist_group("gopfcp"),
+]
 
 #: Paths to peers that are silent fail within a second.
 GTPU = "\n[gtpu]\necho_t3_ms = 200\n"

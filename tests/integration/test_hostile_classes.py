@@ -49,7 +49,7 @@ from rig.pfcp import (
 )
 from rig.target import DN, DN_PORT, DOWNLINK_TEID, GNB, N3, N6, SMF, STRANGER, UE, UE_PORT, Target, standing
 
-pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+pytestmark = [pytest.mark.needs("root", "ip", "ethtool"), pytest.mark.xdist_group("hostile_classes")]
 
 SESSIONS_MAX = 40
 #: What a node answers of one kind unless it is told otherwise (docs/configuration.md).

@@ -29,6 +29,7 @@ def traces(net: Topology) -> dict[str, object]:
     return shown
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_and_it_starts_again(binary: Path, net: Topology, tmp_path: Path, how: int) -> None:
     """A node stopped in any way leaves no program, map or address, and the next one runs."""

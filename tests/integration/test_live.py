@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from rig.live import WAYS, Live, Sessions
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+
+PREFIX = f"lv{os.getpid()}-"
 
 
 @pytest.mark.parametrize("shape", ["plain", "free5gc", "open5gs", "volte"])
@@ -16,7 +19,7 @@ def test_live_frames_of_every_session_come_back(binary: Path, tmp_path: Path, sh
 
     Not `slice`: all its PDRs have filters, which these packets do not match.
     """
-    live, sessions = Live(binary, tmp_path, "lv-"), Sessions(shape, 50)
+    live, sessions = Live(binary, tmp_path, PREFIX), Sessions(shape, 50)
     with live.attached(sessions):
         for way in WAYS:
             result = live.send(way, sessions, 0.3)
@@ -31,7 +34,7 @@ def test_live_frames_of_every_session_come_back(binary: Path, tmp_path: Path, sh
 
 def test_an_interface_that_is_not_there_is_named(binary: Path, tmp_path: Path) -> None:
     """One message, with the name."""
-    live = Live(binary, tmp_path, "lv-")
+    live = Live(binary, tmp_path, PREFIX)
     with live.net:
         command = [str(binary), "bench", "live", "--from", "sgw0", "--to", "sgi9", "--n3", "10.100.3.1"]
         command += ["--gnb", "10.100.3.2", "--device-mac", "02:00:00:00:00:01"]

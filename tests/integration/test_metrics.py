@@ -31,9 +31,7 @@ def require(name: str) -> Path:
     """A program of Prometheus' packages; skips the test where it is not there."""
     found = program(name)
     if found is None:
-        reason = f"needs {name} (scripts/setup test)"
-        print(f"SKIPPED {name}: {reason}")
-        pytest.skip(reason)
+        pytest.skip(f"needs {name} (scripts/setup test)")
     return found
 
 

@@ -96,6 +96,7 @@ def test_a_point_over_links_is_held_against_a_bare_port_and_the_kernel(binary: P
 
 
 @pytest.mark.needs("root", "ip")
+@pytest.mark.xdist_group("links_of_the_machine")
 def test_full_speed_and_bursts_go_over_links_too(binary: Path) -> None:
     """As fast as they are taken, of one session; and a burst ends by itself, without anything left behind."""
     links = set(os.listdir("/sys/class/net"))

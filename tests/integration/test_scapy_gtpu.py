@@ -28,7 +28,7 @@ from scapy.contrib.gtp import (
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Packet, Raw
 
-pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+pytestmark = [pytest.mark.needs("root", "ip", "ethtool"), pytest.mark.xdist_group("scapy_gtpu")]
 
 
 @pytest.fixture(scope="module")

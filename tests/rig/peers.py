@@ -6,6 +6,7 @@ skipped, with that reason; a peer that is there and cannot be built is a failure
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import signal
@@ -38,15 +39,23 @@ def build(name: str) -> Path:
 @cache
 def _build(name: str) -> Path | str:
     """The folder, or why there is none."""
-    module = ROOT / "tests" / "peers" / name
     if shutil.which("go") is None:
         return "Go is not installed"
+    out = ROOT / "target" / "peers" / name
+    out.mkdir(parents=True, exist_ok=True)
+    # Who runs the tests beside builds the same.
+    with out.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build_into(out, ROOT / "tests" / "peers" / name)
+
+
+def _build_into(out: Path, module: Path) -> Path | str:
+    """The folder with the module's programs, or why there are none."""
+    name = module.name
     fetched = go(module, "mod", "download")
     if fetched.returncode != 0:
         reason = fetched.stderr.strip().splitlines() or ["no reason given"]
         return f"the modules of {name} cannot be fetched: {reason[-1]}"
-    out = ROOT / "target" / "peers" / name
-    out.mkdir(parents=True, exist_ok=True)
     packages = ["tool"] if "\ntool " in (module / "go.mod").read_text() else ["."]
     built = go(module, "build", "-mod=mod", "-buildvcs=false", "-o", f"{out}/", *packages)
     if built.returncode != 0:
