@@ -15,7 +15,7 @@ use kaido_table::{NO_PREFIX, PrefixTable};
 
 use crate::notifier::Notifier;
 use crate::port::PortId;
-use crate::ways::{Way, that_count};
+use crate::prefix_routes::{PrefixRoute, effective};
 
 /// Cached neighbours of a worker; more of them than this at once go to the shared tables.
 const CACHE_SLOTS: usize = 1024;
@@ -297,15 +297,15 @@ impl NextHops {
     }
 
     /// The ways of a family. Gateways that are not known are asked for.
-    pub fn ways(&mut self, is_ipv4: bool) -> Vec<Way> {
+    pub fn prefix_routes(&mut self, is_ipv4: bool) -> Vec<PrefixRoute> {
         self.refresh();
         let elsewhere = self.routes.lock().elsewhere;
-        let way = |(to, route): ((IpAddr, u8), Route)| Way {
+        let route_of = |(to, route): ((IpAddr, u8), Route)| PrefixRoute {
             to,
             port: route.port.or(elsewhere),
             gateway: route.gateway.map(|gateway| self.routes.resolve(route, gateway)),
         };
-        that_count(&self.prefixes.routes, is_ipv4).into_iter().map(way).collect()
+        effective(&self.prefixes.routes, is_ipv4).into_iter().map(route_of).collect()
     }
 
     /// Every known neighbour of every port.
@@ -501,20 +501,20 @@ mod tests {
     fn the_ways_follow_the_routes_and_their_gateways_are_asked_for() {
         let (routes, asked) = Routes::new();
         let mut hops = routes.next_hops();
-        assert_eq!(hops.ways(true), []);
+        assert_eq!(hops.prefix_routes(true), []);
         let near = (ip("10.1.0.0"), 24, route(1, None, 0));
         routes.set_routes([near, (ip("0.0.0.0"), 0, route(1, Some("10.1.0.1"), 0))]);
         let port = Some(PortId(1));
-        let link = Way { to: (ip("10.1.0.0"), 24), port, gateway: None };
-        let default = |gateway| Way { to: (ip("0.0.0.0"), 0), port, gateway: Some(gateway) };
-        assert_eq!(hops.ways(true), [default(Resolution::Pending), link]);
+        let link = PrefixRoute { to: (ip("10.1.0.0"), 24), port, gateway: None };
+        let default = |gateway| PrefixRoute { to: (ip("0.0.0.0"), 0), port, gateway: Some(gateway) };
+        assert_eq!(hops.prefix_routes(true), [default(Resolution::Pending), link]);
         let gateway = asked.try_recv().unwrap();
         routes.set_neighbour(gateway, Some([1; 6]));
         let ready = Resolution::Ready(NextHop { port: PortId(1), mac: [1; 6] });
-        assert_eq!(hops.ways(true), [default(ready), link]);
+        assert_eq!(hops.prefix_routes(true), [default(ready), link]);
         assert_eq!(hops.neighbours(), [(gateway, [1; 6])]);
         routes.set_routes([near]);
-        assert_eq!(hops.ways(true), [link]);
+        assert_eq!(hops.prefix_routes(true), [link]);
     }
 
     #[test]

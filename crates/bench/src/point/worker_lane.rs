@@ -49,7 +49,7 @@ pub(super) struct PointWorker<'p> {
     number: u32,
     rss: RssSimulation,
     worker: Worker,
-    way: Delivery,
+    delivery: Delivery,
     cache: PoolCache,
     /// Places and sessions of this worker's packets of the round.
     mine: Vec<(u64, u32)>,
@@ -83,7 +83,7 @@ impl<'p> PointWorker<'p> {
         node: &Arc<Node>,
         pool: &'static FramePool,
     ) -> Result<Self, BenchError> {
-        let (worker, way) = match plan.rate_pps {
+        let (worker, delivery) = match plan.rate_pps {
             None => {
                 let ((n3, n3_port), (n6, n6_port)) =
                     (Feed::new(plan.packets_per_round), Feed::new(plan.packets_per_round));
@@ -92,8 +92,8 @@ impl<'p> PointWorker<'p> {
             Some(rate) => {
                 let clock = Arc::new(LineClock::new(plan.clock));
                 let ((n3, n3_port), (n6, n6_port)) = (Line::new(clock.clone()), Line::new(clock.clone()));
-                let way = Delivery::Paced { lines: [n3, n6], clock, at: 0, ns_per_place: 1e9 / rate };
-                (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, way)
+                let delivery = Delivery::Paced { lines: [n3, n6], clock, at: 0, ns_per_place: 1e9 / rate };
+                (worker(node, pool, [Box::new(n3_port), Box::new(n6_port)])?, delivery)
             }
         };
         Ok(Self {
@@ -101,7 +101,7 @@ impl<'p> PointWorker<'p> {
             number,
             rss: RssSimulation::new(plan),
             worker,
-            way,
+            delivery,
             cache: pool.cache(),
             mine: Vec::new(),
             frames: Vec::new(),
@@ -135,7 +135,7 @@ impl<'p> PointWorker<'p> {
     pub(super) fn run(&mut self) -> Result<Round, BenchError> {
         let sent = self.frames.len();
         let frames = std::mem::take(&mut self.frames);
-        let (round, out) = match &self.way {
+        let (round, out) = match &self.delivery {
             Delivery::Ready(_) => self.run_ready(frames),
             Delivery::Paced { .. } => self.run_paced(frames),
         };
@@ -156,7 +156,7 @@ impl<'p> PointWorker<'p> {
 
     fn run_ready(&mut self, frames: Vec<Frame>) -> (Round, Vec<Frame>) {
         let sent = frames.len();
-        let Delivery::Ready(feeds) = &self.way else { return (Round::default(), frames) };
+        let Delivery::Ready(feeds) = &self.delivery else { return (Round::default(), frames) };
         let (come, leave) = ends(self.plan.direction, feeds);
         come.load(frames);
         // The ports take the frames over.
@@ -179,7 +179,7 @@ impl<'p> PointWorker<'p> {
     }
 
     fn run_paced(&mut self, frames: Vec<Frame>) -> (Round, Vec<Frame>) {
-        let Delivery::Paced { lines, clock, at, ns_per_place } = &mut self.way else {
+        let Delivery::Paced { lines, clock, at, ns_per_place } = &mut self.delivery else {
             return (Round::default(), frames);
         };
         if frames.is_empty() {
@@ -231,7 +231,7 @@ impl<'p> PointWorker<'p> {
 
     /// Forgets what the round that warmed up gave, and what still waited: the next round begins at a place, on time.
     pub(super) fn forget(&mut self, next: u64) {
-        if let Delivery::Paced { at, ns_per_place, .. } = &mut self.way {
+        if let Delivery::Paced { at, ns_per_place, .. } = &mut self.delivery {
             *at = due(next, *ns_per_place);
         }
         self.latency = Latency::default();
@@ -248,7 +248,7 @@ impl<'p> PointWorker<'p> {
 
     /// Wall time left out because the thread was not on a CPU.
     pub(super) fn off_cpu_ns(&self) -> u64 {
-        match &self.way {
+        match &self.delivery {
             Delivery::Ready(_) => 0,
             Delivery::Paced { clock, .. } => clock.off_cpu_ns(),
         }

@@ -51,9 +51,9 @@ pub fn handoff_ports(workers: usize) -> io::Result<Vec<HandoffPort>> {
     let capacity = (CAPACITY / (workers.max(1) as u32)).clamp(RING.0, RING.1);
     let notifiers = (0..workers).map(|_| Notifier::new()).collect::<Result<Vec<_>, _>>()?;
     let mut inboxes: Vec<Vec<Receiver<Frame>>> = notifiers.iter().map(|_| Vec::new()).collect();
-    let ways: Vec<_> =
+    let senders_of_all: Vec<_> =
         (0..workers).map(|number| senders(number, capacity, &mut inboxes, &notifiers)).collect();
-    let parts = ways.into_iter().zip(inboxes).zip(notifiers);
+    let parts = senders_of_all.into_iter().zip(inboxes).zip(notifiers);
     let port = |((senders, inboxes), notifier)| HandoffPort {
         senders,
         mailbox: Mailbox::new(inboxes, notifier),

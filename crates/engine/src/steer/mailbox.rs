@@ -83,14 +83,14 @@ pub(super) fn senders(
     inboxes: &mut [Vec<Receiver<Frame>>],
     notifiers: &[Arc<Notifier>],
 ) -> Vec<Option<MailboxSender>> {
-    let way = |(other, (inbox, notifier)): (usize, (&mut Vec<Receiver<Frame>>, &Arc<Notifier>))| {
+    let ring_to = |(other, (inbox, notifier)): (usize, (&mut Vec<Receiver<Frame>>, &Arc<Notifier>))| {
         (other != number).then(|| {
             let (sender, end) = MailboxSender::new(capacity, notifier);
             inbox.push(end);
             sender
         })
     };
-    inboxes.iter_mut().zip(notifiers).enumerate().map(way).collect()
+    inboxes.iter_mut().zip(notifiers).enumerate().map(ring_to).collect()
 }
 
 /// Tells of frames that found their ring full, once.

@@ -44,8 +44,8 @@ pub(super) fn status(router: &mut Consumer, json: bool) -> miette::Result<()> {
     );
     println!("Interests satisfied {}, not {}", status.satisfied, status.unsatisfied);
     println!();
-    let row = |way: &str, traffic: &Traffic| {
-        std::iter::once(way.to_owned()).chain(counts(traffic).into_iter().take(3)).collect::<Vec<_>>()
+    let row = |direction: &str, traffic: &Traffic| {
+        std::iter::once(direction.to_owned()).chain(counts(traffic).into_iter().take(3)).collect::<Vec<_>>()
     };
     table(
         &["packets", "interests", "data", "nacks"],

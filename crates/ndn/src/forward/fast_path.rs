@@ -103,8 +103,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let ingress = self.sink.face(packet.face)?;
         let face = match packet.annotations.next_hop_face {
             Some(face) => face,
-            None if self.ways.strategy(name, prefixes).begins_with_cheapest() => {
-                let (_, hops) = self.ways.fib.take(sought, name, prefixes)?;
+            None if self.tables.strategy(name, prefixes).begins_with_cheapest() => {
+                let (_, hops) = self.tables.fib.take(sought, name, prefixes)?;
                 hops.iter().next().map(|hop| hop.face).filter(|face| *face != packet.face)?
             }
             None => return None,

@@ -126,7 +126,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let interest = Interest::parse(frame.data(), frame.packet_len()).ok();
         let hint = interest.and_then(|interest| interest.forwarding_hint);
         hint.is_some_and(|hint| {
-            hint.iter().any(|delegation| self.ways.is_in_region(delegation.value(), &mut self.core.hint))
+            hint.iter().any(|delegation| self.tables.is_in_region(delegation.value(), &mut self.core.hint))
         })
     }
 
@@ -212,9 +212,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let route = if parsed.has_hint {
             self.hinted(&packet.frame)
         } else {
-            self.ways.fib.take(sought, name, prefixes)
+            self.tables.fib.take(sought, name, prefixes)
         };
-        let strategy = self.ways.strategy(name, prefixes);
+        let strategy = self.tables.strategy(name, prefixes);
         if !pending.was_pending && strategy.begins_with_cheapest() {
             let first = self.eligible(route, name, parsed, &packet, ingress).next();
             return match first {
@@ -293,7 +293,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         interest
             .forwarding_hint?
             .iter()
-            .find_map(|delegation| self.ways.route(delegation.value(), &mut self.core.hint))
+            .find_map(|delegation| self.tables.route(delegation.value(), &mut self.core.hint))
     }
 
     /// Sends an Interest where the application wants it.

@@ -204,25 +204,25 @@ impl Forwarder {
     ) {
         let now = NodeInstant::at(self.epoch, now);
         let guard = self.reader.pin();
-        let ways = self.shared.ways(&guard);
+        let tables = self.shared.tables(&guard);
         let all = packets.as_slice();
-        let mut act = Act { core: &mut self.core, ways, now, sink };
+        let mut act = Act { core: &mut self.core, tables, now, sink };
         all.iter().for_each(expect);
         let scratch = &mut self.scratch[..all.len()];
         for (packet, (parsed, prefixes)) in all.iter().zip(&mut *scratch) {
             act.core.read(packet, parsed, prefixes);
         }
         for (packet, (parsed, prefixes)) in all.iter().zip(&*scratch) {
-            act.core.ask(packet, parsed, prefixes, ways);
+            act.core.ask(packet, parsed, prefixes, tables);
         }
         let mut sought: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
         for (at, (packet, (parsed, prefixes))) in all.iter().zip(&*scratch).enumerate() {
-            sought.push(act.core.approach(packet, parsed, prefixes, at, ways));
+            sought.push(act.core.approach(packet, parsed, prefixes, at, tables));
         }
         for (sought, (_, prefixes)) in sought.iter_mut().zip(&*scratch) {
-            ways.fib.match_tags(sought, prefixes);
+            tables.fib.match_tags(sought, prefixes);
         }
-        sought.iter().for_each(|sought| ways.fib.ripen(*sought));
+        sought.iter().for_each(|sought| tables.fib.ripen(*sought));
         for (packet, ((parsed, prefixes), sought)) in packets.drain(..).zip(scratch.iter_mut().zip(&sought)) {
             act.packet(packet, parsed, prefixes, *sought);
         }
@@ -278,7 +278,7 @@ impl Core {
 
     /// Asks for the first lines of memory that a packet's tables are looked up in.
     #[inline(always)]
-    fn ask(&self, packet: &Packet, parsed: &ParsedPacket, prefixes: &Prefixes, ways: TableGuard<'_>) {
+    fn ask(&self, packet: &Packet, parsed: &ParsedPacket, prefixes: &Prefixes, tables: TableGuard<'_>) {
         match parsed.what {
             PacketContent::Interest => {
                 self.pit.prefetch(prefixes.whole());
@@ -287,7 +287,7 @@ impl Core {
                 }
                 self.dead.prefetch(prefixes.whole(), parsed.nonce.unwrap_or(0));
                 if packet.annotations.next_hop_face.is_none() {
-                    ways.fib.ask(prefixes);
+                    tables.fib.ask(prefixes);
                 }
             }
             PacketContent::Data | PacketContent::Nack => {
@@ -312,7 +312,7 @@ impl Core {
         parsed: &ParsedPacket,
         prefixes: &Prefixes,
         before: usize,
-        ways: TableGuard<'g>,
+        tables: TableGuard<'g>,
     ) -> PrefixLookup<'g, crate::table::Hops> {
         match parsed.what {
             PacketContent::Interest => {
@@ -323,7 +323,7 @@ impl Core {
                 if packet.annotations.next_hop_face.is_some() {
                     return PrefixLookup::default();
                 }
-                ways.fib.bloom_candidates(prefixes)
+                tables.fib.bloom_candidates(prefixes)
             }
             PacketContent::Data | PacketContent::Nack => {
                 if let Some((hash, nonce)) = self.pit.nonce_of(&packet.annotations.pit_token) {
@@ -377,7 +377,7 @@ fn expect(packet: &Packet) {
 /// One packet's way, and what it may use.
 struct Act<'a, 'g, S> {
     core: &'a mut Core,
-    ways: TableGuard<'g>,
+    tables: TableGuard<'g>,
     now: NodeInstant,
     sink: &'a mut S,
 }

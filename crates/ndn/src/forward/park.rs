@@ -131,11 +131,11 @@ impl Forwarder {
     #[cold]
     fn take_back<S: Sink>(&mut self, now: NodeInstant, sink: &mut S) {
         let guard = self.reader.pin();
-        let ways = self.shared.ways(&guard);
+        let tables = self.shared.tables(&guard);
         let core = &mut self.core;
         for _ in 0..BACK_MAX {
             let Some(read) = core.cs.handle().and_then(TierHandle::next) else { return };
-            Act { core: &mut *core, ways, now, sink: &mut *sink }.came(&read);
+            Act { core: &mut *core, tables, now, sink: &mut *sink }.came(&read);
             if let Some(handle) = core.cs.handle() {
                 handle.take_back(read);
             }
@@ -314,8 +314,8 @@ impl<S: Sink> Act<'_, '_, S> {
         parsed.read(&packet, false, &self.core.hash, &mut prefixes);
         // One hop was counted when it came.
         parsed.hop_limit = parsed.hop_limit.map(|limit| limit.saturating_add(1));
-        let mut sought = self.ways.fib.bloom_candidates(&prefixes);
-        self.ways.fib.match_tags(&mut sought, &prefixes);
+        let mut sought = self.tables.fib.bloom_candidates(&prefixes);
+        self.tables.fib.match_tags(&mut sought, &prefixes);
         let pending = Pending { slot, was_pending: false, came_before: false };
         self.forward(packet, &parsed, &prefixes, sought, ingress, pending);
     }

@@ -84,7 +84,7 @@ impl SharedTables {
     }
 
     /// Begins lookups.
-    pub(super) fn ways<'g>(&'g self, guard: &'g Guard<'_>) -> TableGuard<'g> {
+    pub(super) fn tables<'g>(&'g self, guard: &'g Guard<'_>) -> TableGuard<'g> {
         TableGuard {
             fib: self.fib.table().lookup(guard),
             strategies: self.strategies.lookup(guard),

@@ -233,9 +233,9 @@ impl HostPort {
     /// Forgets what leads to a face.
     pub(super) fn forget(&mut self, id: FaceId) {
         let at = self.slot(id);
-        let Some(way) = self.ways[at].take_if(|way| way.face() == id) else { return };
+        let Some(transport) = self.transports[at].take_if(|transport| transport.face() == id) else { return };
         self.stop_cutting(id);
-        match way {
+        match transport {
             FaceTransport::Stream(connection) => {
                 self.lost.failed(connection.send_queue.packets());
                 self.queued -= connection.send_queue.packets();

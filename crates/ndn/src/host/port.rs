@@ -62,7 +62,7 @@ pub struct HostPort {
     pub(super) listeners: Vec<Listener>,
     pub(super) datagrams: Vec<Datagrams>,
     /// By the lower bits of the face's number.
-    pub(super) ways: Box<[Option<FaceTransport>]>,
+    pub(super) transports: Box<[Option<FaceTransport>]>,
     pub(super) scratch: Box<[u8]>,
     /// Where datagrams are received.
     rooms: DatagramRooms,
@@ -118,7 +118,7 @@ impl HostPort {
             orders: control.orders.clone(),
             listeners,
             datagrams,
-            ways: std::iter::repeat_with(|| None).take(faces.capacity()).collect(),
+            transports: std::iter::repeat_with(|| None).take(faces.capacity()).collect(),
             scratch: vec![0; READ_MAX + LINK_PACKET_MAX].into(),
             rooms: DatagramRooms::new(LINK_PACKET_MAX + 1),
             gathered: ArrayVec::new(),
@@ -152,23 +152,23 @@ impl HostPort {
 
     #[inline]
     pub(super) fn slot(&self, id: FaceId) -> usize {
-        id.0 as usize & (self.ways.len() - 1)
+        id.0 as usize & (self.transports.len() - 1)
     }
 
-    pub(super) fn put(&mut self, way: FaceTransport) {
-        let at = self.slot(way.face());
-        self.ways[at] = Some(way);
+    pub(super) fn put(&mut self, transport: FaceTransport) {
+        let at = self.slot(transport.face());
+        self.transports[at] = Some(transport);
     }
 
     #[inline]
-    fn way(&mut self, id: FaceId) -> Option<&mut FaceTransport> {
+    fn transport(&mut self, id: FaceId) -> Option<&mut FaceTransport> {
         let at = self.slot(id);
-        self.ways[at].as_mut().filter(|way| way.face() == id)
+        self.transports[at].as_mut().filter(|transport| transport.face() == id)
     }
 
     #[inline]
     pub(super) fn connection(&mut self, id: FaceId) -> Option<&mut Connection> {
-        match self.way(id)? {
+        match self.transport(id)? {
             FaceTransport::Stream(connection) => Some(connection),
             FaceTransport::Datagrams { .. } => None,
         }
@@ -208,7 +208,8 @@ impl HostPort {
     /// Reads what there is; it is cut into packets afterwards.
     fn read(&mut self, id: FaceId) {
         let at = self.slot(id);
-        let Some(FaceTransport::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id)
+        let Some(FaceTransport::Stream(connection)) =
+            self.transports[at].as_mut().filter(|transport| transport.face() == id)
         else {
             return;
         };
@@ -253,7 +254,7 @@ impl HostPort {
         self.cutting = None;
         let slot = self.slot(face);
         if let Some(FaceTransport::Stream(connection)) =
-            self.ways[slot].as_mut().filter(|way| way.face() == face)
+            self.transports[slot].as_mut().filter(|transport| transport.face() == face)
         {
             connection.partial.extend_from_slice(&self.scratch[at..end]);
         }
@@ -315,8 +316,8 @@ impl HostPort {
         let id = FaceId(number.map_or(0, u32::from_be_bytes));
         let queue_octets_max = self.settings.queue_octets_max;
         let at = self.slot(id);
-        let way = self.ways[at].as_mut().filter(|way| way.face() == id);
-        match way {
+        let transport = self.transports[at].as_mut().filter(|transport| transport.face() == id);
+        match transport {
             Some(_) if !frame.strip(PSEUDO_HEADER) => self.lost.unknown(),
             Some(FaceTransport::Stream(connection)) => {
                 // Slow readers together leave others half of the frames.
@@ -350,7 +351,8 @@ impl HostPort {
     /// Writes what waits for a face.
     fn flush(&mut self, id: FaceId, pool: &mut PoolCache) {
         let at = self.slot(id);
-        let Some(FaceTransport::Stream(connection)) = self.ways[at].as_mut().filter(|way| way.face() == id)
+        let Some(FaceTransport::Stream(connection)) =
+            self.transports[at].as_mut().filter(|transport| transport.face() == id)
         else {
             return;
         };

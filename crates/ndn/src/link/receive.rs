@@ -6,7 +6,7 @@ use kaido_wire::ndn::{Data, Interest, LpHeader, LpPacket, PACKET_MAX, tlv};
 
 use super::reassembly::Fragment;
 use super::reliable::{arrived, is_numbered};
-use super::send::EthernetFaces;
+use super::send::EthernetEgress;
 use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
 use crate::face::{Direction, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
 use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
@@ -70,8 +70,9 @@ impl Link {
             Err(reason) => return Err((frame, reason)),
         };
         if is_numbered(&packet.header) && face.flags() & FLAG_RELIABILITY != 0 {
-            let mut ways = EthernetFaces { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
-            if !arrived(face, &packet, frame.data(), &mut ways, out) {
+            let mut egress =
+                EthernetEgress { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
+            if !arrived(face, &packet, frame.data(), &mut egress, out) {
                 return Err((frame, DropReason::NdnLinkDuplicate));
             }
         }

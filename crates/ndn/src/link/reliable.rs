@@ -7,7 +7,7 @@ use kaido_engine::{DropReason, Frame, Output};
 use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 
 use super::Link;
-use super::send::{EthernetFaces, FRAGMENT_MAX, cut, port_of, transmit};
+use super::send::{EthernetEgress, FRAGMENT_MAX, cut, port_of, transmit};
 use crate::FaceId;
 use crate::face::{Face, FaceReader, FaceState};
 use crate::reliability::{ACKS_MAX, Reliability};
@@ -53,8 +53,8 @@ impl Link {
         let mut awake = std::mem::take(&mut looks.awake);
         looks.next = None;
         let worker = faces.worker();
-        let mut ways = EthernetFaces { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
-        awake.retain(|face| is_awake(faces, *face, &mut ways, out));
+        let mut egress = EthernetEgress { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
+        awake.retain(|face| is_awake(faces, *face, &mut egress, out));
         if !awake.is_empty() {
             looks.next.get_or_insert(out.now() + LOOK_EVERY);
         }
@@ -63,7 +63,7 @@ impl Link {
 }
 
 /// Does what is due at a face; whether more will be.
-fn is_awake(faces: &FaceReader, face: FaceId, ways: &mut EthernetFaces<'_>, out: &mut Output<'_>) -> bool {
+fn is_awake(faces: &FaceReader, face: FaceId, egress: &mut EthernetEgress<'_>, out: &mut Output<'_>) -> bool {
     let Some(face) = faces.get(face) else { return false };
     let Some(mut state) = face.reliability() else { return false };
     if face.state() == FaceState::Down {
@@ -71,9 +71,9 @@ fn is_awake(faces: &FaceReader, face: FaceId, ways: &mut EthernetFaces<'_>, out:
         return false;
     }
     let now = out.now();
-    let given_up = state.overdue(now, |number, octets| again(face, number, octets, ways, out));
+    let given_up = state.overdue(now, |number, octets| again(face, number, octets, egress, out));
     count(face, given_up, out);
-    acknowledge(face, &mut state, ways, out);
+    acknowledge(face, &mut state, egress, out);
     state.waits()
 }
 
@@ -82,16 +82,16 @@ pub(super) fn put(
     face: &Face,
     frame: Frame,
     header: &LpHeader<'_>,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let len = frame.packet_len();
     let whole = LpHeader { sequence: Some(0), tx_sequence: Some(0), ..*header };
     if whole.len(len) + len > face.mtu() {
-        return cut(face, frame, header, true, ways, out);
+        return cut(face, frame, header, true, egress, out);
     }
     let sequence = face.take_sequences(1);
-    send(face, frame, &LpHeader { sequence: Some(sequence), ..*header }, sequence, ways, out)
+    send(face, frame, &LpHeader { sequence: Some(sequence), ..*header }, sequence, egress, out)
 }
 
 /// Sends a part of the packet of the network layer that `packet` is the first sequence number of.
@@ -100,7 +100,7 @@ pub(super) fn send(
     mut frame: Frame,
     header: &LpHeader<'_>,
     packet: u64,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let Some(mut state) = face.reliability() else {
@@ -114,7 +114,7 @@ pub(super) fn send(
     if is_written {
         let rest = frame.packet_len();
         let now = out.now();
-        ways.looks.wake(face.id(), now);
+        egress.looks.wake(face.id(), now);
         let tx_sequence = state.keep(frame.segments(), packet, now);
         let taken = taken(&state, tx_sequence, rest, face.mtu());
         let fields = LpReliability { tx_sequence, acks: &state.acks()[..taken] };
@@ -126,7 +126,7 @@ pub(super) fn send(
         out.drop(port_of(face), frame, DropReason::NoHeadroom);
         return false;
     }
-    transmit(face, frame, ways, out)
+    transmit(face, frame, egress, out)
 }
 
 /// How many acknowledgements a packet can take with it.
@@ -141,7 +141,7 @@ fn put_fields(frame: &mut Frame, fields: &LpReliability<'_>, rest: usize) -> boo
 }
 
 /// Sends a packet of the link again.
-fn again(face: &Face, number: u64, octets: &[u8], ways: &mut EthernetFaces<'_>, out: &mut Output<'_>) {
+fn again(face: &Face, number: u64, octets: &[u8], egress: &mut EthernetEgress<'_>, out: &mut Output<'_>) {
     let fields = LpReliability { tx_sequence: Some(number), acks: &[] };
     if fields.len(octets.len()) + octets.len() > face.mtu() {
         // The face takes less than when it was first sent.
@@ -151,7 +151,7 @@ fn again(face: &Face, number: u64, octets: &[u8], ways: &mut EthernetFaces<'_>, 
         return out.count_drop(port_of(face), DropReason::NoFrame);
     };
     if put_fields(&mut frame, &fields, octets.len()) {
-        transmit(face, frame, ways, out);
+        transmit(face, frame, egress, out);
     } else {
         out.drop(port_of(face), frame, DropReason::NoHeadroom);
     }
@@ -162,7 +162,7 @@ fn count(face: &Face, given_up: u64, out: &mut Output<'_>) {
 }
 
 /// Sends the acknowledgements that wait in packets of their own.
-fn acknowledge(face: &Face, state: &mut Reliability, ways: &mut EthernetFaces<'_>, out: &mut Output<'_>) {
+fn acknowledge(face: &Face, state: &mut Reliability, egress: &mut EthernetEgress<'_>, out: &mut Output<'_>) {
     let room = face.mtu().min(FRAGMENT_MAX).saturating_sub(LpReliability::default().len(FRAGMENT_MAX));
     let most = (room / LpReliability::ACK_LEN).max(1);
     while !state.acks().is_empty() {
@@ -174,7 +174,7 @@ fn acknowledge(face: &Face, state: &mut Reliability, ways: &mut EthernetFaces<'_
             return out.release(frame);
         }
         state.take_acks(count);
-        transmit(face, frame, ways, out);
+        transmit(face, frame, egress, out);
     }
 }
 
@@ -190,21 +190,22 @@ pub(super) fn arrived(
     face: &Face,
     packet: &LpPacket<'_>,
     first: &[u8],
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let Some(mut state) = face.reliability() else { return true };
     let now = out.now();
     let mut given_up = 0;
     for number in packet.acks(first) {
-        given_up += state.acknowledged(number, now, |number, octets| again(face, number, octets, ways, out));
+        given_up +=
+            state.acknowledged(number, now, |number, octets| again(face, number, octets, egress, out));
     }
     count(face, given_up, out);
     let Some(number) = packet.header.tx_sequence.filter(|_| packet.fragment_len > 0) else { return true };
     let is_new = state.received(number, packet.header.sequence, now);
-    ways.looks.wake(face.id(), now);
+    egress.looks.wake(face.id(), now);
     if state.acks().len() >= ACKS_MAX {
-        acknowledge(face, &mut state, ways, out);
+        acknowledge(face, &mut state, egress, out);
     }
     is_new
 }

@@ -37,15 +37,15 @@ impl Link {
         let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
         let worker = faces.worker();
-        let mut ways = EthernetFaces { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
-        if put(face, frame, &header, &mut ways, out) {
+        let mut egress = EthernetEgress { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
+        if put(face, frame, &header, &mut egress, out) {
             face.counters(worker).sent.packet(kind);
         }
     }
 }
 
 /// What leads to faces over Ethernet, and whether they are to be looked at again.
-pub(super) struct EthernetFaces<'l> {
+pub(super) struct EthernetEgress<'l> {
     pub(super) ports: &'l [PortKind],
     pub(super) udp: Option<&'l mut Udp>,
     pub(super) looks: &'l mut PendingFaces,
@@ -58,20 +58,20 @@ fn put(
     face: &Face,
     frame: Frame,
     header: &LpHeader<'_>,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     if face.flags() & FLAG_RELIABILITY != 0 {
-        return reliable::put(face, frame, header, ways, out);
+        return reliable::put(face, frame, header, egress, out);
     }
     let (len, mtu) = (frame.packet_len(), face.mtu());
     if header.is_empty() && len <= mtu {
-        return transmit(face, frame, ways, out);
+        return transmit(face, frame, egress, out);
     }
     if header.len(len) + len <= mtu {
-        return with_header(face, frame, header, ways, out);
+        return with_header(face, frame, header, egress, out);
     }
-    cut(face, frame, header, false, ways, out)
+    cut(face, frame, header, false, egress, out)
 }
 
 /// Sends a packet in parts, which are acknowledged where they are sent reliably.
@@ -81,7 +81,7 @@ pub(super) fn cut(
     frame: Frame,
     header: &LpHeader<'_>,
     reliably: bool,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let (len, mtu) = (frame.packet_len(), face.mtu());
@@ -109,9 +109,9 @@ pub(super) fn cut(
         first.sequence = Some(sequence.wrapping_add(index as u64));
         (first.frag_index, first.frag_count) = (index as u64, count as u64);
         if reliably {
-            reliable::send(face, part, &first, sequence, ways, out);
+            reliable::send(face, part, &first, sequence, egress, out);
         } else {
-            with_header(face, part, &first, ways, out);
+            with_header(face, part, &first, egress, out);
         }
     }
     out.release(frame);
@@ -148,7 +148,7 @@ fn with_header(
     face: &Face,
     mut frame: Frame,
     header: &LpHeader<'_>,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let len = frame.packet_len();
@@ -158,14 +158,14 @@ fn with_header(
         out.drop(port_of(face), frame, DropReason::NoHeadroom);
         return false;
     }
-    transmit(face, frame, ways, out)
+    transmit(face, frame, egress, out)
 }
 
 /// Puts on what leads to the face, and sends.
 pub(super) fn transmit(
     face: &Face,
     mut frame: Frame,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let len = frame.packet_len();
@@ -173,13 +173,13 @@ pub(super) fn transmit(
     let frame = match *face.transport() {
         Transport::Ethernet { local, remote, vlan, .. } => {
             // The interface may have another address than when the face was made.
-            let local = match ways.ports.get(port.index()) {
+            let local = match egress.ports.get(port.index()) {
                 Some(PortKind::Ethernet { mac, .. }) => *mac,
                 _ => local,
             };
             ethernet::put_header(frame, local, remote, vlan)
         }
-        Transport::Udp { local, remote, .. } => return datagram(face, (local, remote), frame, ways, out),
+        Transport::Udp { local, remote, .. } => return datagram(face, (local, remote), frame, egress, out),
         Transport::Host { .. } | Transport::Internal => match frame.prepend(PSEUDO_HEADER) {
             Some(head) => {
                 head[..PSEUDO_HEADER].copy_from_slice(&face.id().0.to_be_bytes());
@@ -190,7 +190,7 @@ pub(super) fn transmit(
     };
     match frame {
         Ok(frame) => {
-            face.counters(ways.worker).sent.octets(len);
+            face.counters(egress.worker).sent.octets(len);
             out.transmit(port, frame);
             true
         }
@@ -206,16 +206,16 @@ fn datagram(
     face: &Face,
     ends: (SocketAddr, SocketAddr),
     frame: Frame,
-    ways: &mut EthernetFaces<'_>,
+    egress: &mut EthernetEgress<'_>,
     out: &mut Output<'_>,
 ) -> bool {
     let (len, port) = (frame.packet_len(), port_of(face));
-    let sent = match &mut ways.udp {
-        Some(udp) => udp.send(ways.ports, (port, ends), frame, out),
+    let sent = match &mut egress.udp {
+        Some(udp) => udp.send(egress.ports, (port, ends), frame, out),
         None => Err((frame, DropReason::NdnFaceDown)),
     };
     match sent {
-        Ok(()) => face.counters(ways.worker).sent.octets(len),
+        Ok(()) => face.counters(egress.worker).sent.octets(len),
         Err((frame, reason)) => {
             out.drop(port, frame, reason);
             return false;

@@ -93,14 +93,14 @@ impl Function for Ndn {
             }
         }
         let now = out.now();
-        self.forwarder.process(&mut self.packets, now, &mut TableGuard { link: &mut self.link, out, port });
+        self.forwarder.process(&mut self.packets, now, &mut RouterOutput { link: &mut self.link, out, port });
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
         self.link.refresh();
         self.link.tick(out);
         let now = out.now();
-        self.forwarder.tick(now, &mut TableGuard { link: &mut self.link, out, port: PortId(0) });
+        self.forwarder.tick(now, &mut RouterOutput { link: &mut self.link, out, port: PortId(0) });
         if let Some(worker_set) = &mut self.worker_set {
             worker_set.tick(&self.forwarder, now);
         }
@@ -120,14 +120,14 @@ impl Function for Ndn {
 }
 
 /// The ways out of the forwarding.
-struct TableGuard<'a, 'w> {
+struct RouterOutput<'a, 'w> {
     link: &'a mut Link,
     out: &'a mut Output<'w>,
     /// Where the packets at hand came in.
     port: PortId,
 }
 
-impl Sink for TableGuard<'_, '_> {
+impl Sink for RouterOutput<'_, '_> {
     #[inline]
     fn face(&self, id: FaceId) -> Option<FaceView> {
         let face = self.link.faces().get(id).filter(|face| face.state() == FaceState::Up)?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
 
-use super::TableGuard;
+use super::RouterOutput;
 use crate::balance::{
     Balance, HandoffTask, Key, NOBODY, Phase, REPORT_EVERY, Round, Summary, WorkerPlacement, fast_interest,
     interest_name, key, nonce, pack, unpack,
@@ -339,17 +339,17 @@ impl Shift<'_, '_> {
         if self.packets.is_empty() {
             return;
         }
-        let ways = TableGuard { link: &mut *self.link, out: &mut *self.out, port: self.port };
-        let now = ways.out.now();
-        let mut ways = HandoffOutput { ways, worker_set: &mut *self.worker_set, task };
-        self.forwarder.process(self.packets, now, &mut ways);
+        let output = RouterOutput { link: &mut *self.link, out: &mut *self.out, port: self.port };
+        let now = output.out.now();
+        let mut output = HandoffOutput { output, worker_set: &mut *self.worker_set, task };
+        self.forwarder.process(self.packets, now, &mut output);
         self.worker_set.publish(self.forwarder);
     }
 }
 
 /// The ways out of the forwarding of one worker among others.
 struct HandoffOutput<'a, 'w> {
-    ways: TableGuard<'a, 'w>,
+    output: RouterOutput<'a, 'w>,
     worker_set: &'a mut WorkerSet,
     /// Of the packets at hand.
     task: HandoffTask,
@@ -358,21 +358,21 @@ struct HandoffOutput<'a, 'w> {
 impl Sink for HandoffOutput<'_, '_> {
     #[inline]
     fn face(&self, id: FaceId) -> Option<FaceView> {
-        self.ways.face(id)
+        self.output.face(id)
     }
 
     #[inline]
     fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations) {
-        self.ways.send(face, frame, annotations);
+        self.output.send(face, frame, annotations);
     }
 
     #[inline]
     fn allocate(&mut self) -> Option<Frame> {
-        self.ways.allocate()
+        self.output.allocate()
     }
 
     fn drop(&mut self, face: FaceId, frame: Frame, reason: DropReason) {
-        self.ways.drop(face, frame, reason);
+        self.output.drop(face, frame, reason);
     }
 
     #[inline]
@@ -415,11 +415,11 @@ impl Sink for HandoffOutput<'_, '_> {
         };
         match round.next() {
             Some((worker, next)) => {
-                self.worker_set.hand(worker, HandoffTask::Round(next), packet, self.ways.out);
+                self.worker_set.hand(worker, HandoffTask::Round(next), packet, self.output.out);
                 None
             }
             None if round.was_served => {
-                self.ways.out.release(packet.frame);
+                self.output.out.release(packet.frame);
                 None
             }
             None => Some(packet),
@@ -432,8 +432,8 @@ impl HandoffOutput<'_, '_> {
     #[cold]
     fn send_round(&mut self, round: Round, packet: &Packet) {
         let Some((worker, next)) = round.next() else { return };
-        let Some(frame) = copy(&packet.frame, || self.ways.out.allocate()) else {
-            return self.ways.out.count_drop(self.worker_set.port, DropReason::NoFrame);
+        let Some(frame) = copy(&packet.frame, || self.output.out.allocate()) else {
+            return self.output.out.count_drop(self.worker_set.port, DropReason::NoFrame);
         };
         // The token was for this worker.
         let annotations = Annotations { pit_token: PitToken::NONE, ..packet.annotations };
@@ -442,7 +442,7 @@ impl HandoffOutput<'_, '_> {
             worker,
             HandoffTask::Round(Round { was_served: true, ..next }),
             packet,
-            self.ways.out,
+            self.output.out,
         );
     }
 }

@@ -226,7 +226,7 @@ fn bridging(
     let instance = match policy {
         Some(name) => {
             let known = node.settings.forwarding_policies.iter().find(|policy| *policy.name == **name);
-            match known.map(|policy| policy.way) {
+            match known.map(|policy| policy.target) {
                 Some(PolicyTarget::Instance(instance)) => instance,
                 Some(PolicyTarget::NextHop(_)) | None => {
                     let detail = "the forwarding policy leads to no network instance";

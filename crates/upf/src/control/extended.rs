@@ -138,20 +138,20 @@ fn leaving(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<
     let Some(forwarding) = &far.forwarding else { return Ok(None) };
     let steering = forwarding.steering.as_deref();
     let policy = steering.and_then(|steering| steering.policy.as_ref());
-    let way = policy.map(|name| {
+    let target = policy.map(|name| {
         let known = node.settings.forwarding_policies.iter().find(|policy| *policy.name == **name);
-        known.map(|policy| policy.way).ok_or_else(|| {
+        known.map(|policy| policy.target).ok_or_else(|| {
             let detail = format!("forwarding policy `{name}` is not configured");
             refuse(far, Cause::InvalidForwardingPolicy, ie::FORWARDING_POLICY, &detail)
         })
     });
-    let way = way.transpose()?;
+    let target = target.transpose()?;
     let leaves = matches!(forwarding.destination_interface, Interface::Core | Interface::N6Lan);
     if !leaves || forwarding.outer_header_creation.is_some() || !far.apply_action.forward {
         return Ok(None);
     }
     let lan_of = |instance| node.settings.lans.of_instance(instance).map_or(Exit::Routes, Exit::Lan);
-    let exit = match way {
+    let exit = match target {
         Some(PolicyTarget::NextHop(next_hop)) => Exit::Via(next_hop),
         Some(PolicyTarget::Instance(instance)) => lan_of(instance),
         None if node.settings.lans.is_empty() => Exit::Routes,

@@ -137,7 +137,7 @@ pub struct ForwardingPolicy {
     /// Its name.
     pub name: String,
     /// Where packets go.
-    pub way: PolicyTarget,
+    pub target: PolicyTarget,
 }
 
 /// Where a forwarding policy leads.

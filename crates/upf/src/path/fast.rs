@@ -44,7 +44,7 @@ impl Worker {
         arrived: &FrameHead,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        if !record.is_fast(arrived.way) || (record.has_folded_quotas() && self.is_used_up(record)) {
+        if !record.is_fast(arrived.fast_path) || (record.has_folded_quotas() && self.is_used_up(record)) {
             return None;
         }
         if record.folded_qfi().is_some_and(|qfi| qfi_of(arrived, frame) != Some(qfi)) {
@@ -58,7 +58,7 @@ impl Worker {
             return None;
         }
         let is_ipv4 = packet.first()? >> 4 == 4;
-        if arrived.way == FastPath::UP {
+        if arrived.fast_path == FastPath::UP {
             if is_ipv4 {
                 let (total, dst) = self.fast_from_ue_v4(record, packet.first_chunk()?, arrived)?;
                 self.send_on::<V4>(record, Direction::Uplink, arrived, total, dst, frame)
@@ -162,7 +162,7 @@ impl Worker {
             if total > prepared.packet_max {
                 return None;
             }
-            let is_relayed = arrived.way == FastPath::UP;
+            let is_relayed = arrived.fast_path == FastPath::UP;
             if is_relayed && !TUNNELLED_AT.contains(&offset) {
                 // A PDU session container goes on with the packet.
                 return None;
@@ -334,7 +334,7 @@ fn may_be_to_gtpu(arrived: &FrameHead, frame: &Frame) -> bool {
 /// The QFI of a tunnelled packet eligible for the fast path: its PDU session container, if it has one, is the last thing before it.
 pub(super) fn qfi_of(arrived: &FrameHead, frame: &Frame) -> Option<u8> {
     let offset = usize::from(arrived.offset);
-    if arrived.way != FastPath::UP || TUNNELLED_AT.contains(&offset) {
+    if arrived.fast_path != FastPath::UP || TUNNELLED_AT.contains(&offset) {
         return None;
     }
     let [pdu_type, qfi] = *frame.data().get(offset.checked_sub(3)?..)?.first_chunk()?;

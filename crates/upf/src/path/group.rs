@@ -34,7 +34,7 @@ pub(super) struct Group<'g> {
     /// A record has lines to choose from.
     has_lines: bool,
     /// The way of all its packets, if they have the same.
-    way: FastPath,
+    fast_path: FastPath,
 }
 
 /// Where a packet leaves that needs nothing more: a port, before others or not; or nothing.
@@ -100,10 +100,10 @@ impl<'g> Group<'g> {
         slow: &mut SlowFrames,
     ) {
         let facts = worker.ports.facts(port);
-        let mut way = CommonRoute::new();
+        let mut fast_path = CommonRoute::new();
         for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
             // Of what it returns: to read it in `arrived` again, so soon, waits for the store.
-            way.add(facts.read(&worker.ports, frame, arrived));
+            fast_path.add(facts.read(&worker.ports, frame, arrived));
             if arrived.kind == Kind::NotEligible {
                 read_again(worker, port, frame, arrived, slow);
             }
@@ -112,7 +112,7 @@ impl<'g> Group<'g> {
             }
         }
         self.probes.iter().for_each(|probe| stages.ask(probe));
-        self.way = way.get();
+        self.fast_path = fast_path.get();
     }
 
     #[inline(never)]
@@ -156,7 +156,7 @@ impl<'g> Group<'g> {
         let known = self.chosen.iter_mut().zip(&self.records).zip(&self.arrivals);
         for (((chosen, record), arrived), frame) in known.zip(frames) {
             if let Some(record) = record
-                && arrived.way == FastPath::UP
+                && arrived.fast_path == FastPath::UP
                 && !outer_source(frame).is_some_and(|source| record.admits_gnb(source))
             {
                 *chosen = None;
@@ -181,7 +181,7 @@ impl<'g> Group<'g> {
             self.leave_mismatched(frames);
         }
         let may_be_plain = quiet && worker.mss_clamp.is_none();
-        match self.way {
+        match self.fast_path {
             FastPath::UP if may_be_plain => self.act_up(node, worker, frames, exits),
             FastPath::DOWN if may_be_plain => self.act_down(node, worker, frames, exits),
             _ => self.act_each(worker, frames, quiet, exits),

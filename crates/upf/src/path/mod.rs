@@ -351,7 +351,7 @@ impl Path {
                 let before = exit.is_high_priority().then(|| out.set_high_priority(true));
                 out.transmit(to, frame);
                 before.map(|before| out.set_high_priority(before));
-            } else if arrived.kind == Kind::Usual {
+            } else if arrived.kind == Kind::Eligible {
                 worker.count_slow(node, record, arrived, &frame);
                 let parsed = parse(&worker.settings, port, &frame);
                 worker.handle_read(node, &guard, parsed, record, port, frame, out);

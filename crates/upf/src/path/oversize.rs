@@ -28,20 +28,20 @@ impl Worker {
     pub(super) fn route_in_parts(
         &mut self,
         rule: &MatchedRule<'_>,
-        way: PathMtu,
+        path_mtu: PathMtu,
         packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
         let may_cut = self.node.settings.fragments.oversize != Oversize::Icmp;
         if !may_cut || !split_v4_allowed(frame.data()) {
-            return Some((IcmpError::TooBig(way.mtu), frame));
+            return Some((IcmpError::TooBig(path_mtu.mtu), frame));
         }
-        let parts = match self.cut(&frame, way.mtu, out) {
+        let parts = match self.cut(&frame, path_mtu.mtu, out) {
             Ok(parts) => parts,
-            Err(SplitFault::Impossible) => return Some((IcmpError::TooBig(way.mtu), frame)),
+            Err(SplitFault::Impossible) => return Some((IcmpError::TooBig(path_mtu.mtu), frame)),
             Err(SplitFault::NoFrame) => {
-                out.drop(way.from, frame, DropReason::NoFrame);
+                out.drop(path_mtu.from, frame, DropReason::NoFrame);
                 return None;
             }
         };
@@ -50,7 +50,7 @@ impl Worker {
             ip::decrement_ttl(part.data_mut());
             part
         });
-        self.send_parts(rule, packet.total_len, packet.dst, way, parts.collect(), out);
+        self.send_parts(rule, packet.total_len, packet.dst, path_mtu, parts.collect(), out);
         None
     }
 
@@ -61,13 +61,13 @@ impl Worker {
         &mut self,
         rule: &MatchedRule<'_>,
         (tunnel, outer): (&Tunnel, &OuterTemplate),
-        way: PathMtu,
+        path_mtu: PathMtu,
         packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
         let peer = tunnel.encap.peer;
-        let inner_mtu = way.mtu.saturating_sub(outer.overhead());
+        let inner_mtu = path_mtu.mtu.saturating_sub(outer.overhead());
         let oversize = self.node.settings.fragments.oversize;
         let cuts_outer = oversize == Oversize::FragmentOuter;
         if !cuts_outer && (oversize == Oversize::Icmp || !split_v4_allowed(frame.data())) {
@@ -76,15 +76,15 @@ impl Worker {
         if cuts_outer {
             ip::decrement_ttl(frame.data_mut());
             if !outer.put_before(tunnel.teid, &mut frame) {
-                out.drop(way.from, frame, DropReason::NoHeadroom);
+                out.drop(path_mtu.from, frame, DropReason::NoHeadroom);
                 return None;
             }
         }
-        let parts = match self.cut(&frame, if cuts_outer { way.mtu } else { inner_mtu }, out) {
+        let parts = match self.cut(&frame, if cuts_outer { path_mtu.mtu } else { inner_mtu }, out) {
             Ok(parts) => parts,
             Err(SplitFault::Impossible) if !cuts_outer => return Some((IcmpError::TooBig(inner_mtu), frame)),
             Err(_) => {
-                out.drop(way.from, frame, DropReason::NoFrame);
+                out.drop(path_mtu.from, frame, DropReason::NoFrame);
                 return None;
             }
         };
@@ -96,13 +96,13 @@ impl Worker {
                 if !outer.put_before(tunnel.teid, &mut part) {
                     // A packet without one of its parts is none.
                     ready.into_iter().for_each(|part| out.release(part));
-                    out.drop(way.from, part, DropReason::NoHeadroom);
+                    out.drop(path_mtu.from, part, DropReason::NoHeadroom);
                     return None;
                 }
             }
             ready.push(part);
         }
-        self.send_parts(rule, packet.total_len, peer, way, ready, out);
+        self.send_parts(rule, packet.total_len, peer, path_mtu, ready, out);
         None
     }
 
@@ -113,16 +113,16 @@ impl Worker {
         rule: &MatchedRule<'_>,
         octets: usize,
         peer: IpAddr,
-        way: PathMtu,
+        path_mtu: PathMtu,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
-        let Ok(parts) = self.cut(&frame, way.mtu, out) else {
-            out.drop(way.from, frame, DropReason::NoFrame);
+        let Ok(parts) = self.cut(&frame, path_mtu.mtu, out) else {
+            out.drop(path_mtu.from, frame, DropReason::NoFrame);
             return false;
         };
         out.release(frame);
-        self.send_parts(rule, octets, peer, way, parts, out)
+        self.send_parts(rule, octets, peer, path_mtu, parts, out)
     }
 
     /// Sends the parts of a user's packet of so many octets; `false` when not all of them went. What is charged is the packet,
@@ -132,19 +132,19 @@ impl Worker {
         rule: &MatchedRule<'_>,
         octets: usize,
         destination: IpAddr,
-        way: PathMtu,
+        path_mtu: PathMtu,
         mut parts: Vec<Frame>,
         out: &mut Output<'_>,
     ) -> bool {
         let Some(last) = parts.pop() else { return false };
         let mut sent = true;
         for part in parts {
-            sent &= self.send(way.resolution, destination, way.from, part, out);
+            sent &= self.send(path_mtu.resolution, destination, path_mtu.from, part, out);
         }
         if sent {
-            self.send_charged(rule, octets, (way.resolution, destination), way.from, last, out)
+            self.send_charged(rule, octets, (path_mtu.resolution, destination), path_mtu.from, last, out)
         } else {
-            self.send(way.resolution, destination, way.from, last, out);
+            self.send(path_mtu.resolution, destination, path_mtu.from, last, out);
             false
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct FrameHead {
     /// Octets of the user packet and what may be behind it; in a packet to a UE nothing is.
     pub(super) available: u16,
     /// Which way it goes if its record lets every packet go; none when the frame is not eligible for the fast path.
-    pub(super) way: FastPath,
+    pub(super) fast_path: FastPath,
     pub(super) kind: Kind,
     /// ECN field of the outer header; 0 of what came in no tunnel.
     pub(super) ecn: u8,
@@ -48,7 +48,7 @@ pub(super) enum Kind {
     /// Not eligible for the fast path, but with a key to look up.
     NotEligibleWithKey,
     /// Eligible for the fast path.
-    Usual,
+    Eligible,
 }
 
 /// What the fast path knows of the node and its ports.
@@ -206,14 +206,14 @@ impl PortFacts {
                 return read_tunnelled(endpoint, head, data.len(), has_container, arrived);
             }
             if !self.tunnel_heads_v6.is_empty()
-                && let Some(way) = self.read_tunnelled_v6(head, data, arrived)
+                && let Some(fast_path) = self.read_tunnelled_v6(head, data, arrived)
             {
-                return Some(way);
+                return Some(fast_path);
             }
         }
         match self.read_plain(ports, data, arrived) {
             None if !self.lans.is_empty() => self.read_tagged(ports, data, arrived),
-            way => way,
+            fast_path => fast_path,
         }
     }
 
@@ -256,8 +256,8 @@ impl PortFacts {
         arrived.offset = octets(PACKET_AT_V6) + consumed;
         arrived.available = length - consumed;
         arrived.ecn = header.traffic_class() & ecn::MASK;
-        arrived.way = FastPath::UP;
-        arrived.kind = Kind::Usual;
+        arrived.fast_path = FastPath::UP;
+        arrived.kind = Kind::Eligible;
         Some(FastPath::UP)
     }
 
@@ -288,8 +288,8 @@ impl PortFacts {
         }
         arrived.offset = octets(IP_AT);
         arrived.ecn = 0;
-        arrived.way = FastPath::DOWN;
-        arrived.kind = Kind::Usual;
+        arrived.fast_path = FastPath::DOWN;
+        arrived.kind = Kind::Eligible;
         Some(FastPath::DOWN)
     }
 }
@@ -326,8 +326,8 @@ impl PortFacts {
         }
         arrived.offset = link.payload_offset.into();
         arrived.ecn = 0;
-        arrived.way = FastPath::DOWN;
-        arrived.kind = Kind::Usual;
+        arrived.fast_path = FastPath::DOWN;
+        arrived.kind = Kind::Eligible;
         Some(FastPath::DOWN)
     }
 }
@@ -367,8 +367,8 @@ fn read_tunnelled(
     arrived.offset = octets(PACKET_AT) + consumed;
     arrived.available = length - consumed;
     arrived.ecn = header.tos() & ecn::MASK;
-    arrived.way = FastPath::UP;
-    arrived.kind = Kind::Usual;
+    arrived.fast_path = FastPath::UP;
+    arrived.kind = Kind::Eligible;
     Some(FastPath::UP)
 }
 
@@ -430,8 +430,11 @@ mod tests {
         let ports = Ports::new(&settings);
         let read = |frame: &[u8]| {
             let mut arrived = FrameHead::default();
-            let way = ports.facts(PortId(0)).read_fast(&ports, frame, &mut arrived)?;
-            assert_eq!((way, arrived.way, arrived.kind), (FastPath::UP, way, Kind::Usual));
+            let fast_path = ports.facts(PortId(0)).read_fast(&ports, frame, &mut arrived)?;
+            assert_eq!(
+                (fast_path, arrived.fast_path, arrived.kind),
+                (FastPath::UP, fast_path, Kind::Eligible)
+            );
             Some((arrived.key, arrived.offset, arrived.available))
         };
         let key = SessionKey::tunnel(EndpointId(1), Teid(7));

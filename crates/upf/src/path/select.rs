@@ -11,7 +11,7 @@ use crate::record::{Direction, FlowPorts, PacketFlow};
 /// The flow of a packet; `None` where its headers are not eligible for the fast path.
 #[inline]
 pub(super) fn fast_flow(direction: Direction, arrived: &FrameHead, frame: &Frame) -> Option<PacketFlow> {
-    if arrived.kind != Kind::Usual {
+    if arrived.kind != Kind::Eligible {
         return None;
     }
     let packet = frame.data().get(usize::from(arrived.offset)..)?;

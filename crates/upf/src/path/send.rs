@@ -91,8 +91,8 @@ impl Worker {
         }
         let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
-            let way = PathMtu { resolution, from, mtu };
-            return self.tunnel_in_parts(rule, (tunnel, &outer), way, packet, frame, out);
+            let path_mtu = PathMtu { resolution, from, mtu };
+            return self.tunnel_in_parts(rule, (tunnel, &outer), path_mtu, packet, frame, out);
         }
         ip::decrement_ttl(frame.data_mut());
         if !outer.put_before(tunnel.teid, &mut frame) {

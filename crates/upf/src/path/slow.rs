@@ -36,7 +36,7 @@ impl Worker {
         frame: &Frame,
     ) -> SlowPathReason {
         let Some(record) = record else { return SlowPathReason::NoSession };
-        if arrived.kind != Kind::Usual {
+        if arrived.kind != Kind::Eligible {
             return SlowPathReason::Headers;
         }
         if self.tracing.has(record.session()) {
@@ -45,7 +45,7 @@ impl Worker {
         if self.may_overtake(record) {
             return SlowPathReason::Waiting;
         }
-        let is_up = arrived.way == FastPath::UP;
+        let is_up = arrived.fast_path == FastPath::UP;
         if is_up
             && node.settings.bind_gnb
             && !outer_source(frame).is_some_and(|source| record.admits_gnb(source))
@@ -61,7 +61,7 @@ impl Worker {
         let Some(rule) = rule else {
             return SlowPathReason::of_form(record.form()).unwrap_or(SlowPathReason::OtherRule);
         };
-        if !rule.is_fast(arrived.way) {
+        if !rule.is_fast(arrived.fast_path) {
             return SlowPathReason::of_form(rule.form()).unwrap_or(SlowPathReason::OtherRule);
         }
         self.slow_reason_of(node, rule, arrived, frame)

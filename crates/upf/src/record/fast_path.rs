@@ -70,9 +70,9 @@ impl CommonRoute {
 
     /// Of one packet more.
     #[inline(always)]
-    pub(crate) fn add(&mut self, FastPath(way): FastPath) {
-        self.any |= way;
-        self.all &= way;
+    pub(crate) fn add(&mut self, FastPath(path): FastPath) {
+        self.any |= path;
+        self.all &= path;
     }
 
     /// [`FastPath::NONE`] when they have several.

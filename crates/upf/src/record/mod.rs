@@ -453,14 +453,14 @@ impl Record {
 
     /// Whether every packet is forwarded, whatever it is, and that way.
     #[inline(always)]
-    pub(crate) fn is_fast(&self, way: FastPath) -> bool {
-        self.flags.0 & (Flags::FAST | Flags::UPLINK) == way.0
+    pub(crate) fn is_fast(&self, path: FastPath) -> bool {
+        self.flags.0 & (Flags::FAST | Flags::UPLINK) == path.0
     }
 
     /// Whether packets take that way.
     #[inline(always)]
-    pub(crate) fn is_simple(&self, way: SimpleForward) -> bool {
-        self.flags.0 & way.told_by() == way.0
+    pub(crate) fn is_simple(&self, path: SimpleForward) -> bool {
+        self.flags.0 & path.told_by() == path.0
     }
 
     /// The one counter of a plain record.

@@ -54,7 +54,8 @@ fn packets_leave_behind_plain_headers() {
 /// Conformance: TS 29.244 8.2.23 | Forwarding Policy names a configured way; an unknown one is refused with cause 70
 #[test]
 fn a_forwarding_policy_leads_another_way() {
-    let policy = ForwardingPolicy { name: "scrubber".into(), way: PolicyTarget::NextHop(ip("10.100.6.9")) };
+    let policy =
+        ForwardingPolicy { name: "scrubber".into(), target: PolicyTarget::NextHop(ip("10.100.6.9")) };
     let mut rig = Rig::with(NodeSettings { forwarding_policies: vec![policy], ..settings() });
     rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.9") }, Some([9; 6]));
     let by = |name: &str| steered(Steering { policy: Some(name.into()), ..Steering::default() });

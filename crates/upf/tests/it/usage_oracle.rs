@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (rule.clone(), prop_oneof![3 => Just(3u8), 1 => 0u8..4]).prop_map(|(rule, ways)| Step::Bind(rule, ways)),
         1 => (rule, any::<bool>()).prop_map(|(rule, before)| Step::BeforeQos(rule, before)),
         1 => any::<bool>().prop_map(Step::Rate),
-        2 => (0u8..2, any::<bool>()).prop_map(|(way, known)| Step::NextHop(way, known)),
+        2 => (0u8..2, any::<bool>()).prop_map(|(target, known)| Step::NextHop(target, known)),
     ]
 }
 
@@ -142,32 +142,32 @@ impl World {
     }
 
     /// Sends packets and counts for each rule what it is to count of them.
-    fn send(&mut self, (port, way): (PortId, usize), count: u8, octets: u16, frame: &[u8]) {
+    fn send(&mut self, (port, target): (PortId, usize), count: u8, octets: u16, frame: &[u8]) {
         let over_rate = |rig: &Rig| rig.drops(port, DropReason::MbrExceeded);
         let before = over_rate(&self.rig);
         let out = self.rig.pass_times(port, frame, count.into()) as u64;
         let dropped = over_rate(&self.rig) - before;
-        self.count(way, |there| out + if there.before_qos { dropped } else { 0 }, 28 + u64::from(octets));
+        self.count(target, |there| out + if there.before_qos { dropped } else { 0 }, 28 + u64::from(octets));
     }
 
     /// Counts packets of so many octets for each rule that is to count them, as many as it says.
-    fn count(&mut self, way: usize, packets: impl Fn(&There) -> u64, octets: u64) {
-        for (id, there) in self.there.iter().filter(|(_, there)| there.ways >> way & 1 != 0) {
+    fn count(&mut self, target: usize, packets: impl Fn(&There) -> u64, octets: u64) {
+        for (id, there) in self.there.iter().filter(|(_, there)| there.ways >> target & 1 != 0) {
             let sum = self.came_out.entry((*id).into()).or_default();
-            sum.0[2 * way] += packets(there);
-            sum.0[2 * way + 1] += packets(there) * octets;
+            sum.0[2 * target] += packets(there);
+            sum.0[2 * target + 1] += packets(there) * octets;
         }
     }
 
     /// Has the next hop of a direction be known or not, and counts what leaves that waited for it.
-    fn next_hop(&mut self, way: usize, known: bool) {
-        let (port, address, mac) = [(N6, "10.100.6.2", DN_MAC), (N3, "10.100.3.2", GNB_MAC)][way];
+    fn next_hop(&mut self, target: usize, known: bool) {
+        let (port, address, mac) = [(N6, "10.100.6.2", DN_MAC), (N3, "10.100.3.2", GNB_MAC)][target];
         let neighbour = NeighbourRequest { port, address: ip(address) };
         self.rig.routes.set_neighbour(neighbour, known.then_some(mac));
         for (port, frame) in self.rig.drain() {
             // Behind Ethernet, and a tunnel over IPv4 on N3.
-            let (way, before) = if port == N6 { (0, 14) } else { (1, 14 + 36) };
-            self.count(way, |_| 1, (frame.len() - before) as u64);
+            let (target, before) = if port == N6 { (0, 14) } else { (1, 14 + 36) };
+            self.count(target, |_| 1, (frame.len() - before) as u64);
         }
     }
 
@@ -205,8 +205,8 @@ impl World {
 
     /// The usage rules that a rule of detection names, whose number is odd uplink and even downlink.
     fn named_by(&self, pdr: u16) -> Vec<UrrId> {
-        let way = 1 - pdr % 2;
-        let there = self.there.iter().filter(|(_, there)| there.ways >> way & 1 != 0);
+        let target = 1 - pdr % 2;
+        let there = self.there.iter().filter(|(_, there)| there.ways >> target & 1 != 0);
         there.map(|(&id, _)| UrrId(id.into())).collect()
     }
 
@@ -290,7 +290,7 @@ impl World {
                 let update_qers = vec![UpdateQer { id: QerId(1), mbr, ..UpdateQer::default() }];
                 self.modify(&Modification { update_qers, ..Modification::default() });
             }
-            Step::NextHop(way, known) => self.next_hop(way.into(), known),
+            Step::NextHop(target, known) => self.next_hop(target.into(), known),
             Step::Query(_) | Step::Remove(_) | Step::Create(_) | Step::SlowPath(_) => {}
         }
     }

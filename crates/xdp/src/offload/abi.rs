@@ -214,7 +214,7 @@ pub(crate) struct RawRoutes {
 #[repr(C)]
 pub(crate) struct RawRoute {
     pub(crate) to: Prefix,
-    pub(crate) way: AtomicU32,
+    pub(crate) next_hop: AtomicU32,
     spare: u32,
 }
 

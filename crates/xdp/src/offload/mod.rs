@@ -357,10 +357,10 @@ impl Offload {
         let next = at.load(Ordering::Relaxed) ^ 1;
         let RawRoutes { len, routes: places } = &both[next as usize & 1];
         for ((words, places), len) in words.iter().zip(places).zip(len) {
-            for (&((value, mask), way), place) in words.iter().zip(places) {
+            for (&((value, mask), next_hop), place) in words.iter().zip(places) {
                 place.to.value.store(value, Ordering::Relaxed);
                 place.to.mask.store(mask, Ordering::Relaxed);
-                place.way.store(way, Ordering::Relaxed);
+                place.next_hop.store(next_hop, Ordering::Relaxed);
             }
             len.store(entries(words.len()), Ordering::Relaxed);
         }

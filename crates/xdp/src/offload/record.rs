@@ -223,7 +223,7 @@ pub struct OffloadRoute {
     /// The prefix. Of IPv6 it is compared up to /64: a longer one takes all of that /64 to the engine.
     pub to: (IpAddr, u8),
     /// The way there.
-    pub way: OffloadNextHop,
+    pub next_hop: OffloadNextHop,
 }
 
 /// The way of a route.
@@ -244,7 +244,7 @@ impl OffloadRoute {
         if self.to.0.is_ipv6() && self.to.1 > 64 {
             return Ok(abi::WAY_ENGINE);
         }
-        match self.way {
+        match self.next_hop {
             OffloadNextHop::Engine => Ok(abi::WAY_ENGINE),
             OffloadNextHop::Link => Ok(abi::WAY_LINK),
             OffloadNextHop::Hop(hop) => check("next hop", hop, limits.hops).map(|()| hop),

@@ -155,7 +155,7 @@ fn tenants_have_vlans_both_ways() {
         assert_eq!((&sent[..12], &sent[22..]), (&untagged[..12], &untagged[14..]));
         // What is on the LAN's own link the gateway is not for; the node's own routes are of no concern there.
         let beyond = |near: &str, len| Some((near.parse().unwrap(), len));
-        let engines = |to| OffloadRoute { to, way: OffloadNextHop::Engine };
+        let engines = |to| OffloadRoute { to, next_hop: OffloadNextHop::Engine };
         node.path
             .set_routes(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)].map(engines))
             .unwrap();
@@ -353,7 +353,7 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         };
         node.path.set_hop(OTHER, Some(&hop(0x44))).unwrap();
         node.path.set_hop(NEIGHBOUR, Some(&hop(0x55))).unwrap();
-        let route = |to: &str, len, way| OffloadRoute { to: (to.parse().unwrap(), len), way };
+        let route = |to: &str, len, next_hop| OffloadRoute { to: (to.parse().unwrap(), len), next_hop };
         let routes = [
             route("0.0.0.0", 0, OffloadNextHop::Hop(OTHER)),
             route("198.18.77.9", 24, OffloadNextHop::Link),

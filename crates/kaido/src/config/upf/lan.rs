@@ -222,7 +222,7 @@ impl UpfConfig {
     /// The ways out that control planes may name.
     pub(crate) fn forwarding_policies(&self, instances: &[Instance]) -> Vec<ForwardingPolicy> {
         let policies = self.forwarding_policies.iter().map(Spanned::get_ref).filter_map(|policy| {
-            let way = match (policy.next_hop, &policy.network_instance) {
+            let target = match (policy.next_hop, &policy.network_instance) {
                 (Some(next_hop), _) => PolicyTarget::NextHop(next_hop),
                 (None, Some(name)) => {
                     let named = |own: &Instance| own.name.as_deref() == Some(name.get_ref());
@@ -230,7 +230,7 @@ impl UpfConfig {
                 }
                 (None, None) => return None,
             };
-            Some(ForwardingPolicy { name: policy.name.get_ref().clone(), way })
+            Some(ForwardingPolicy { name: policy.name.get_ref().clone(), target })
         });
         policies.collect()
     }
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(lans.get(id).unwrap().tags, VlanTags { outer: 100, inner: Some(7) });
         assert_eq!(lans.get(id).unwrap().port, kaido_engine::PortId(1));
         let policies = config.forwarding_policies(&instances);
-        assert_eq!(policies[0].way, PolicyTarget::Instance(InstanceId(2)));
+        assert_eq!(policies[0].target, PolicyTarget::Instance(InstanceId(2)));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, Resolution, Way};
+use kaido_engine::{
+    DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, PrefixRoute, Resolution,
+};
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
@@ -276,12 +278,12 @@ impl XdpOffload {
         let mut taken = BTreeMap::new();
         let (mut routes, mut links, mut is_full) = (Vec::new(), BTreeSet::new(), false);
         for is_ipv4 in [true, false] {
-            let ways = self.next_hops.ways(is_ipv4);
-            if ways.len() > ROUTES_MAX {
+            let prefix_routes = self.next_hops.prefix_routes(is_ipv4);
+            if prefix_routes.len() > ROUTES_MAX {
                 is_full = true;
                 if !self.is_full {
                     tracing::info!(
-                        routes = ways.len(),
+                        routes = prefix_routes.len(),
                         max = ROUTES_MAX,
                         is_ipv4,
                         "more routes than the kernel's datapath takes; packets out of tunnels are the workers'"
@@ -289,10 +291,10 @@ impl XdpOffload {
                 }
                 continue;
             }
-            for Way { to, port, gateway } in ways {
+            for PrefixRoute { to, port, gateway } in prefix_routes {
                 let may_leave =
                     |port: PortId| self.around.n6_only.get(port.index()).is_some_and(|&only| only);
-                let way = match (port, gateway) {
+                let next_hop = match (port, gateway) {
                     (Some(port), None) if may_leave(port) => {
                         links.insert(port);
                         OffloadNextHop::Link
@@ -302,7 +304,7 @@ impl XdpOffload {
                     }
                     _ => OffloadNextHop::Engine,
                 };
-                routes.push(OffloadRoute { to, way });
+                routes.push(OffloadRoute { to, next_hop });
             }
         }
         self.is_full = is_full;

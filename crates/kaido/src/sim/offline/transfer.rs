@@ -82,7 +82,7 @@ pub(super) fn run(
 }
 
 fn carry(
-    way: &TransferPath<'_>,
+    path: &TransferPath<'_>,
     count: u64,
     site: &Site<'_>,
     worker: &mut Worker,
@@ -95,23 +95,23 @@ fn carry(
     loop {
         let mut waiting = 0;
         for packet in numbers.by_ref().take(WINDOW).filter_map(|number| site.numbered(number)) {
-            let frame = (way.frame)(&packet);
+            let frame = (path.frame)(&packet);
             sent.add(user_payload(&frame, &packet));
-            waiting += usize::from(way.into.send(frame));
+            waiting += usize::from(path.into.send(frame));
         }
         if waiting == 0 {
             break;
         }
         while worker.step() > 0 {}
-        while let Some(frame) = way.out.receive() {
-            if let Some(packet) = verdicts.take((way.judge)(&frame)) {
+        while let Some(frame) = path.out.receive() {
+            if let Some(packet) = verdicts.take((path.judge)(&frame)) {
                 received.add(user_payload(&frame, &packet));
                 arrived(&packet);
             }
         }
     }
-    verdicts.rows(way.name, table);
-    table.equal(&format!("{}: digest of all payloads", way.name), sent, received);
+    verdicts.rows(path.name, table);
+    table.equal(&format!("{}: digest of all payloads", path.name), sent, received);
 }
 
 /// The UDP payload of the user's packet, which ends the frame.

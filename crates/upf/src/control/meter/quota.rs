@@ -44,13 +44,13 @@ impl Quota {
             (update.time_quota.is_change(), QuotaEnd::TIME),
             (update.event_quota.is_change(), QuotaEnd::EVENTS),
         ];
-        for (_, way) in granted.iter().filter(|(changed, _)| *changed) {
-            match *way {
+        for (_, cause) in granted.iter().filter(|(changed, _)| *changed) {
+            match *cause {
                 QuotaEnd::VOLUME => self.from.volume = from.volume,
                 QuotaEnd::TIME => self.from.time = from.time,
                 _ => self.from.events = from.events,
             }
-            self.ended.0 &= !(way | QuotaEnd::UNUSED | QuotaEnd::INVALID);
+            self.ended.0 &= !(cause | QuotaEnd::UNUSED | QuotaEnd::INVALID);
         }
         let any = granted.iter().any(|(changed, _)| *changed);
         if any || update.quota_validity_time.is_change() {
@@ -72,7 +72,8 @@ impl Quota {
             (urr.time_quota.is_some_and(|quota| quota.is_zero()), QuotaEnd::TIME),
             (urr.event_quota == Some(0), QuotaEnd::EVENTS),
         ];
-        self.ended.0 |= nothing.iter().filter(|(nothing, _)| *nothing).fold(0, |bits, (_, way)| bits | way);
+        self.ended.0 |=
+            nothing.iter().filter(|(nothing, _)| *nothing).fold(0, |bits, (_, cause)| bits | cause);
     }
 
     /// Whether the traffic stops.
@@ -116,9 +117,9 @@ impl Quota {
         if invalid {
             self.valid_until = None;
         }
-        let mut end = |over: bool, way: u8| {
-            let now_over = over && self.ended.0 & way == 0;
-            self.ended.0 |= if over { way } else { 0 };
+        let mut end = |over: bool, cause: u8| {
+            let now_over = over && self.ended.0 & cause == 0;
+            self.ended.0 |= if over { cause } else { 0 };
             now_over
         };
         [

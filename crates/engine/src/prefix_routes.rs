@@ -10,7 +10,7 @@ use crate::routes::{Resolution, Route};
 
 /// Where packets to a prefix go, where no longer prefix is theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct PrefixRoute {
     /// The prefix.
     pub to: (IpAddr, u8),
     /// By which port; `None` for what leaves by an interface that is no port of ours, or not at all.
@@ -21,7 +21,7 @@ pub struct Way {
 
 /// The routes that count of a family, in the order of prefixes, of which the last counts where they are equal. Left out are those
 /// that lead where the next shorter one leads, too.
-pub(crate) fn that_count(routes: &[(IpAddr, u8, Route)], is_ipv4: bool) -> Vec<((IpAddr, u8), Route)> {
+pub(crate) fn effective(routes: &[(IpAddr, u8, Route)], is_ipv4: bool) -> Vec<((IpAddr, u8), Route)> {
     let family = routes.iter().filter(|(prefix, ..)| prefix.is_ipv4() == is_ipv4);
     let winners: HashMap<(IpAddr, u8), Route> =
         family.map(|&(prefix, len, route)| ((masked(prefix, len), len), route)).collect();
@@ -81,7 +81,7 @@ mod tests {
             ((ip("10.6.0.64"), 26), by("10.6.0.1")),
             ((ip("198.51.100.0"), 24), nowhere),
         ];
-        assert_eq!(that_count(&routes, true), expected);
-        assert_eq!(that_count(&routes, false), [((ip("fd00::"), 64), route(0, None))]);
+        assert_eq!(effective(&routes, true), expected);
+        assert_eq!(effective(&routes, false), [((ip("fd00::"), 64), route(0, None))]);
     }
 }
