@@ -71,13 +71,17 @@ end_with_failed_lanes() {
     done
 }
 
-# Ends the lanes that still run, as Ctrl-C would, so that they take down what they set up. For the trap of a script.
+# Ends the lanes that still run: as Ctrl-C would, so that they take down what they set up, and what is left after 20 s
+# for good. For the trap of a script.
 end_lanes() {
-    local name
-    for name in "${!lanes[@]}"; do
-        kill -INT -- "-${lanes[$name]}" 2>/dev/null || true
+    local pid late=()
+    for pid in "${lanes[@]}"; do
+        kill -INT -- "-$pid" 2>/dev/null || continue
+        (sleep 20 && kill -KILL -- "-$pid") >/dev/null 2>&1 &
+        late+=($!)
+        wait "$pid" || true
     done
-    wait
+    [[ ${#late[@]} -eq 0 ]] || kill "${late[@]}" 2>/dev/null || true
     [[ -z $lanes_dir ]] || rm -rf "$lanes_dir"
 }
 

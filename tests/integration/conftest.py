@@ -37,8 +37,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, let programs in namespaces find the rig, and nodes hear SIGHUP under `nohup`."""
+    """Declare the markers, let programs in namespaces find the rig, and hear signals that a shell ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["PYTHONPATH"] = str(ROOT / "tests")
     config.addinivalue_line("markers", "needs(*what): root, or programs, that the test cannot do without")
     config.addinivalue_line("markers", "alone: looks at what other tests change on the whole machine")

@@ -1,4 +1,5 @@
 //! A user plane in memory as a device under test, and what the bench says of what it does.
+#![allow(clippy::unwrap_used)]
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //! the `ke-` interfaces in them, however the test ends.
 #![allow(
     dead_code,
+    clippy::expect_used,
     clippy::unwrap_used,
     unreachable_pub,
     reason = "test support, of which each test uses a part"

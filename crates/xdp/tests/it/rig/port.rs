@@ -1,4 +1,5 @@
 //! An AF_XDP socket with steering in front, as a test uses it: one chunk at a time, safe.
+#![allow(clippy::expect_used)]
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
