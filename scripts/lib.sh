@@ -55,9 +55,10 @@ lane() {
     lanes[$name]=$!
 }
 
-# Waits for a lane and shows what it printed. One that failed ends the script.
+# Waits for a lane and shows what it printed, if that was not done before. One that failed ends the script.
 join_lane() {
     local name=$1 status=0
+    [[ -n ${lanes[$name]:-} ]] || return 0
     wait "${lanes[$name]}" || status=$?
     unset "lanes[$name]"
     cat "$lanes_dir/$name"

@@ -62,6 +62,22 @@ steps_passed; steps_by_time | head -n 1
     assert done.stdout.endswith("2\n     1 s  Here\n")
 
 
+def test_a_lane_that_ends_before_the_next_step_is_joined_once(tmp_path: Path) -> None:
+    """By the step; to join it again is no fault."""
+    script = f"""times={tmp_path}/times
+fine() {{ step 'In the lane' echo beside; }}
+lane aside fine
+sleep 1
+step 'Here' echo here
+join_lane aside
+steps_passed
+"""
+    done = run(script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("beside") == 1
+    assert done.stdout.endswith("2\n")
+
+
 def test_a_run_that_fails_interrupts_its_lanes(tmp_path: Path) -> None:
     """As Ctrl-C would: they take down what they set up."""
     script = f"""trap end_lanes EXIT
