@@ -73,10 +73,13 @@ end_with_failed_lanes() {
 }
 
 # Ends the lanes that still run: as Ctrl-C would, so that they take down what they set up, and what is left after 20 s
-# for good. For the trap of a script.
+# for good. What they printed is shown. For the trap of a script.
 end_lanes() {
-    local pid late=()
-    for pid in "${lanes[@]}"; do
+    local name pid late=()
+    for name in "${!lanes[@]}"; do
+        pid=${lanes[$name]}
+        say "The lane $name is ended"
+        cat "$lanes_dir/$name"
         kill -INT -- "-$pid" 2>/dev/null || continue
         (sleep 20 && kill -KILL -- "-$pid") >/dev/null 2>&1 &
         late+=($!)

@@ -199,9 +199,9 @@ def test_a_router_leaves_its_own_packets_to_the_kernel(
     wire.right.ip("route", "replace", "10.9.0.0/24", "via", "198.51.100.254")
     rules = (
         '[[gre.rule]]\nname = "off"\nport = "k0"\ndestination = "192.0.2.254/32"\n'
-        'ttl = "uniform"\nway = "route"\n'
+        'ttl = "uniform"\nforward = "route"\n'
         '[[gre.encapsulation]]\nname = "back"\nport = "k1"\ndestination = "10.9.0.0/24"\n'
-        'local = "192.0.2.254"\nremote = "192.0.2.1"\nway = "route"\n'
+        'local = "192.0.2.254"\nremote = "192.0.2.1"\nforward = "route"\n'
     )
     node = start(datapath, rules, peer_port=False)
     start_peer(wire.left, ("192.0.2.1", "192.0.2.254"), [f"{INNER_LEFT[4]}/32"], None, tmp_path)

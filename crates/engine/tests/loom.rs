@@ -9,7 +9,7 @@ use kaido_engine::shared::CommitRing;
 use kaido_engine::steer::{WakeFlag, handoff};
 use kaido_engine::{Frame, FramePool};
 use kaido_xsk::Desc;
-use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
+use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, ClaimAttempts};
 use kaido_xsk::ring::Producer;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -96,7 +96,7 @@ fn claim(queue: &Queue, head: &Cell<u32>, most: usize) -> (Claim, Vec<u64>) {
         &mut descs,
         &queue.commit.view(head, block_max),
         <[Desc]>::len,
-        &mut Tries::default(),
+        &mut ClaimAttempts::default(),
     );
     let Claim::Block(block) = &claim else { return (claim, Vec::new()) };
     let ahead = block.start().wrapping_add(block.len()).wrapping_sub(queue.commit.head());

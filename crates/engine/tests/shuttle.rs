@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use kaido_engine::shared::CommitRing;
 use kaido_xsk::Desc;
-use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, Tries};
+use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, ClaimAttempts};
 use kaido_xsk::ring::Producer;
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -38,7 +38,7 @@ impl Queue {
         let head = Cell::new(START);
         loop {
             let mut descs = [Desc::default(); BLOCK];
-            let mut tries = Tries::default();
+            let mut tries = ClaimAttempts::default();
             let claim = if ordered {
                 self.ring.claim(&mut descs, &self.commit.view(&head, BLOCK as u32), <[Desc]>::len, &mut tries)
             } else {

@@ -25,7 +25,7 @@ fn routes(vector: &Vector) -> Arc<Routes> {
             .set_neighbour(NeighbourRequest { port: vector.port(port), address: *address }, Some(mac(text)));
     }
     // Where what has a next hop of its own subnet goes.
-    for tunnel in vector.encapsulations.iter().filter(|tunnel| tunnel.forward == "routed") {
+    for tunnel in vector.encapsulations.iter().filter(|tunnel| tunnel.forward == "route") {
         assert!(vector.node.neighbours.iter().any(|neighbour| neighbour.address == tunnel.remote));
     }
     routes
