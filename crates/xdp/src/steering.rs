@@ -90,10 +90,10 @@ pub struct Steering {
 impl Steering {
     /// Loads a program and attaches it at once. Until its sockets are there, packets that are the user plane's are
     /// dropped, and until the local addresses are set, routed interfaces keep none for the kernel: to fill the tables
-    /// first, [`load`](Self::load), set, then [`attach_to`](Mounted::attach_to).
+    /// first, [`load`](Self::load), set, then [`attach_to`](LoadedProgram::attach_to).
     ///
     /// # Errors
-    /// As [`load`](Self::load) and [`attach_to`](Mounted::attach_to).
+    /// As [`load`](Self::load) and [`attach_to`](LoadedProgram::attach_to).
     pub fn attach(ifindex: u32, mode: AttachMode, config: SteeringConfig) -> Result<Self, Error> {
         let mut steering = Self::load(config)?;
         steering.attach_to(ifindex, mode)?;

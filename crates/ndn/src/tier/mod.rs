@@ -170,7 +170,7 @@ impl TierControl {
         }
     }
 
-    /// Erases what was written of a prefix, and what workers have [sent](Lane) before; waits for it.
+    /// Erases what was written of a prefix, and what workers have [sent](TierHandle) before; waits for it.
     pub fn erase(&self, prefix: &[u8]) {
         let (done, is_done) = sync_channel(1);
         if self.orders.send(Order::Erase(prefix.to_vec(), done)).is_ok() {

@@ -34,7 +34,7 @@ pub(super) struct EraseCandidate {
 }
 
 impl TierControl {
-    /// Erases up to `most` packets of a prefix, what workers have [sent](super::Lane) before among them, until `until`: how many,
+    /// Erases up to `most` packets of a prefix, what workers have [sent](super::TierHandle) before among them, until `until`: how many,
     /// and whether the log's end was reached. `search` is where this one begins, and then where the next goes on. Reads some of
     /// the log whatever the time is.
     pub fn erase_some(
