@@ -38,7 +38,7 @@ pub struct WorkerSettings {
     pub nap_min_us: u32,
     /// Longest nap, in microseconds; then the worker sleeps until a port wakes it. Zero for no naps.
     pub nap_max_us: u32,
-    /// Longest sleep while a port is [unsettled](crate::Port::is_unsettled).
+    /// Longest sleep while a port is [to be polled](crate::Port::needs_poll).
     pub unsettled_sleep: Duration,
     /// Of how many batches one is timed, on average; `None` times none.
     pub sample_batches: Option<NonZeroU32>,

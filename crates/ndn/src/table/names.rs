@@ -99,7 +99,7 @@ impl NameHash {
     /// The hash of a whole name of any depth.
     ///
     /// # Errors
-    /// [`NameError::ParameterError`].
+    /// [`NameError::Malformed`].
     pub fn name(&self, name: &[u8]) -> Result<u64, NameError> {
         components(name).try_fold(self.root, |state, component| Ok(self.extend(state, &name[component?])))
     }
