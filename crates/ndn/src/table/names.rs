@@ -107,7 +107,7 @@ impl NameHash {
     /// The hash of a name of any depth, without an implicit digest: [`Prefixes::whole`] without the prefixes.
     ///
     /// # Errors
-    /// [`NameError::ParameterError`].
+    /// [`NameError::Malformed`].
     #[inline]
     pub(crate) fn plain(&self, name: &[u8]) -> Result<u64, NameError> {
         let (mut state, mut at) = (self.root, 0);
