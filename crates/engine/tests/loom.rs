@@ -9,7 +9,7 @@ use kaido_engine::shared::CommitRing;
 use kaido_engine::steer::{WakeFlag, handoff};
 use kaido_engine::{Frame, FramePool};
 use kaido_xsk::Desc;
-use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, ClaimAttempts};
+use kaido_xsk::claim::{Claim, ClaimAttempts, DescRing, SharedConsumer};
 use kaido_xsk::ring::Producer;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

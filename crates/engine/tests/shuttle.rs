@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use kaido_engine::shared::CommitRing;
 use kaido_xsk::Desc;
-use kaido_xsk::claim::{Claim, DescRing, SharedConsumer, ClaimAttempts};
+use kaido_xsk::claim::{Claim, ClaimAttempts, DescRing, SharedConsumer};
 use kaido_xsk::ring::Producer;
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicBool, AtomicU32, Ordering};
