@@ -35,7 +35,7 @@ WORDS = {
     r"\b[Cc]ensus\b": "heavy hitters",
     r"\bexchange_front\b|\bput_front\b|\bfront_of\b": "rewrite_head, prepend_header, head_of",
     r"\bTunnelShape\b|\bShapeId\b": "EncapTemplate, EncapTemplateId",
-    r"\b(Narrow|Common|Offload|Policy)Way\b": "PathMtu, CommonRoute, OffloadNextHop, PolicyTarget",
+    r"\b(Narrow|Common|Offload|Policy)Way\b": "PathMtu, CommonPath, OffloadNextHop, PolicyTarget",
     r"\busual shape\b": "eligible for the fast path",
     r"\bTxFullPreferred\b|\btx_full_preferred\b": "TxFullHighPriority, tx_full_high_priority",
     r"\bhanded_over\b": "handoffs, handoff: a handover is a UE's",

@@ -116,7 +116,7 @@ pub enum KernelDestination {
         id: EncapTemplateId,
         /// Its shape.
         encap: EncapTemplate,
-        /// UDP has a checksum: of all tunnels of the shape, or of none.
+        /// UDP has a checksum: of all tunnels of the template, or of none.
         udp_checksum: bool,
         /// The peer's TEID.
         teid: Teid,

@@ -8,7 +8,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::{IpProtocol, checksum};
+use crate::{IpProtocol, checksum, ipv4};
 
 /// A field of a header, big-endian.
 pub trait Field: Copy {
@@ -238,8 +238,7 @@ impl<B: DerefMut<Target = [u8; 20]>> Ipv4Fields<B> {
     /// Computes the checksum of a header without options afresh.
     #[inline]
     pub fn fill_checksum(&mut self) {
-        self.set_checksum(0);
-        self.set_checksum(checksum::checksum(&self.0[..]));
+        ipv4::fill_checksum(&mut self.0[..]);
     }
 }
 
@@ -399,7 +398,7 @@ mod tests {
 
     use super::*;
     use crate::gtpu::{self, GtpuView, MessageType};
-    use crate::{EthernetView, Ipv4View, Ipv6View, TcpView, UdpView, ipv4, ipv6};
+    use crate::{EthernetView, Ipv4View, Ipv6View, TcpView, UdpView, ipv6};
 
     proptest! {
         /// Fields are those of the views, which have another way to their places.

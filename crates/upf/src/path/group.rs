@@ -10,7 +10,7 @@ use super::read::{FrameHead, Kind, outer_source};
 use super::select::fast_flow;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
-use crate::record::{CommonRoute, FastPath, Record, SessionKey};
+use crate::record::{CommonPath, FastPath, Record, SessionKey};
 use crate::usage::UsageSlot;
 
 /// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and
@@ -100,7 +100,7 @@ impl<'g> Group<'g> {
         slow: &mut SlowFrames,
     ) {
         let facts = worker.ports.facts(port);
-        let mut fast_path = CommonRoute::new();
+        let mut fast_path = CommonPath::new();
         for ((arrived, frame), probe) in self.arrivals.iter_mut().zip(frames).zip(&mut self.probes) {
             // Of what it returns: to read it in `arrived` again, so soon, waits for the store.
             fast_path.add(facts.read(&worker.ports, frame, arrived));

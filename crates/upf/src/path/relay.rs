@@ -104,7 +104,7 @@ impl StoredExtensions {
         }
     }
 
-    /// The chain that goes into a tunnel: with the shape's own container in place of the one that came, or
+    /// The chain that goes into a tunnel: with the template's own container in place of the one that came, or
     /// without any if it is to be deleted.
     pub(super) fn for_tunnel(&self, encap: &EncapTemplate, deletes_container: bool) -> Self {
         if encap.qfi.is_none() && !deletes_container {

@@ -1,4 +1,4 @@
-//! What bits tell of a record: whether its packets go without any condition, and which way.
+//! What bits tell of a record: whether its packets go without any condition, and on which fast path.
 
 /// What a record says in single bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +55,14 @@ impl FastPath {
     pub(crate) const DOWN: Self = Self(Flags::FAST);
 }
 
-/// The way that some packets have in common.
+/// The fast path that some packets have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CommonRoute {
+pub(crate) struct CommonPath {
     any: u16,
     all: u16,
 }
 
-impl CommonRoute {
+impl CommonPath {
     /// Of no packets.
     pub(crate) const fn new() -> Self {
         Self { any: 0, all: u16::MAX }

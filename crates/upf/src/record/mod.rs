@@ -20,7 +20,7 @@ pub use self::action::{
     UeAddresses, UsageSlots,
 };
 use self::fast_path::Flags;
-pub(crate) use self::fast_path::{CommonRoute, FastPath, SimpleForward};
+pub(crate) use self::fast_path::{CommonPath, FastPath, SimpleForward};
 pub use self::form::{RecordForm, SlowPathCause};
 use self::key::upper_half;
 pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
