@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Where packets are read and written.
-CRATES = ("dpdk", "engine", "gre", "kaido", "ndn", "upf", "upf-xdp", "xdp")
+CRATES = ("dpdk", "engine", "gre", "kaido", "ndn", "sim", "upf", "upf-xdp", "xdp")
 #: What holds octets of a packet, by the names that it has.
 OCTETS = (
     r"(?:data|heads?|headers?|packet|frame|octets|bytes|segment|payload|datagram|link|space|room|message|fixed|upper|inner|outer)"
@@ -32,7 +32,7 @@ OTHERS = {
     "crates/engine/src/port/pcap/": "capture files",
     "crates/ndn/src/balance/handoff_header.rs": "the hand-off header, which has no other home",
     "crates/ndn/src/tier/": "the disk tier's own format",
-    "crates/kaido/src/sim/link.rs": "the type of a PFCP message",
+    "crates/sim/src/link.rs": "the type of a PFCP message",
     "crates/upf/src/apps/quic.rs": "nonces and blocks of a cipher",
     "crates/xdp/src/abi.rs": "structs that programs in the kernel read",
     "crates/xdp/src/offload/": "structs that programs in the kernel read",

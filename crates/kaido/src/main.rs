@@ -14,7 +14,6 @@ mod ndn;
 mod run;
 mod show;
 mod signals;
-mod sim;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -101,7 +100,7 @@ enum Command {
         metrics: bool,
     },
     /// A small SMF, gNB and UEs: attach, send, report, detach.
-    Sim(Box<sim::SimArgs>),
+    Sim(Box<kaido_sim::SimArgs>),
     /// Command an NDN router, list what it has, ask it for Data and publish.
     Ndn(ndn::NdnArgs),
     /// Measure Kaido on this machine.
@@ -163,7 +162,7 @@ fn execute(command: &Command) -> miette::Result<ExitCode> {
             print!("{}", if *metrics { run::metrics_table() } else { config::reference() });
             Ok(())
         }
-        Command::Sim(args) => sim::run(args),
+        Command::Sim(args) => kaido_sim::run(args),
         Command::Ndn(args) => ndn::run(args),
         Command::Bench(args) => bench::run(args),
     }?;

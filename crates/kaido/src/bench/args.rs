@@ -10,11 +10,11 @@ use super::live::LiveArgs;
 use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
-use crate::sim::pfcp_address;
 use clap::{Args, Subcommand, ValueEnum};
 use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
 use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
 use kaido_metrics::PushTarget;
+use kaido_sim::pfcp_address;
 
 /// Measure Kaido on this machine.
 #[derive(Args, Clone, Debug)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::losses::{SentPacket, is_some_of};
 
-use crate::sim::report::Usage;
-use crate::sim::ue::Ue;
+use crate::report::Usage;
+use crate::ue::Ue;
 
 /// Where in its life a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

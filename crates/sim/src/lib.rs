@@ -27,14 +27,14 @@ mod traffic;
 mod tun;
 mod ue;
 
-pub(crate) use args::{SimArgs, pfcp_address};
+pub use args::{SimArgs, pfcp_address};
 
 /// Runs the sim as the arguments say.
 ///
 /// # Errors
 /// When the UPF does not answer or refuses, when something cannot be set up, or when an offline run finds a
 /// difference.
-pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
+pub fn run(args: &SimArgs) -> miette::Result<()> {
     match &args.offline {
         Some(dir) => offline::run(args, dir)?,
         None => match args.churn_plan()? {

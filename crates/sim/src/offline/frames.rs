@@ -10,11 +10,11 @@ use kaido_wire::{
 };
 
 use super::node::{DN_MAC, GNB, GNB_MAC, N3_MAC, N6_MAC, UPF_GTPU};
-use crate::sim::gnb;
-use crate::sim::numbered;
-use crate::sim::plan::SessionPlan;
-use crate::sim::traffic::{SOURCE_PORT, sender};
-use crate::sim::ue::Ue;
+use crate::gnb;
+use crate::numbered;
+use crate::plan::SessionPlan;
+use crate::traffic::{SOURCE_PORT, sender};
+use crate::ue::Ue;
 
 /// Servers in the data network.
 const SERVER_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);

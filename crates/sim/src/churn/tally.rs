@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::losses::{Clock, Loss};
 use super::session::{Amount, Session};
-use crate::sim::fault::SimFault;
-use crate::sim::gnb::GnbCounters;
-use crate::sim::report::Usage;
+use crate::fault::SimFault;
+use crate::gnb::GnbCounters;
+use crate::report::Usage;
 
 /// Sessions that are told of one by one.
 const TOLD_MAX: usize = 20;

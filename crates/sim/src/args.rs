@@ -15,7 +15,7 @@ use super::plan::{Addressing, ChurnPlan, OfflinePlan, Plan, PoolFamily, SessionP
 /// Attaches UEs through PFCP, carries their traffic through GTP-U, writes `ready` to stdout once all are
 /// attached, and detaches them at the end. Progress goes to stderr.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct SimArgs {
+pub struct SimArgs {
     /// PFCP address of the UPF; port 8805 unless given
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = pfcp_address, required_unless_present = "offline")]
     upf_pfcp: Option<SocketAddr>,
@@ -251,7 +251,7 @@ const UE_IPV6_COUNT: u32 = 65_536;
 const INTERFACE_NAME_MAX: usize = 15;
 
 /// A PFCP address on a command line.
-pub(crate) fn pfcp_address(text: &str) -> Result<SocketAddr, String> {
+pub fn pfcp_address(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse::<SocketAddr>().ok();
     let without = || text.parse::<IpAddr>().ok().map(|addr| SocketAddr::new(addr, PFCP_PORT));
     with_port

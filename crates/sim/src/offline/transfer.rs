@@ -10,7 +10,7 @@ use super::frames::{NumberedPacket, Site};
 use super::judge::{self, Flaw, Verdicts, Volumes};
 use super::node::OfflineNode;
 use super::table::Table;
-use crate::sim::fault::SimFault;
+use crate::fault::SimFault;
 
 /// Packets on the wires at once; below what a wire holds.
 const WINDOW: usize = 1024;

@@ -10,9 +10,9 @@ use kaido_pfcp::{DedicatedFlow, PduSession, SessionTemplate};
 
 use super::Churn;
 use super::session::Phase;
-use crate::sim::fault::SimFault;
-use crate::sim::plan::gtpu_endpoint;
-use crate::sim::smf::{busy, not_chosen, of_family, rate, split, volume_urr};
+use crate::fault::SimFault;
+use crate::plan::gtpu_endpoint;
+use crate::smf::{busy, not_chosen, of_family, rate, split, volume_urr};
 
 /// Interval of periodic usage reports.
 const PERIOD: Duration = Duration::from_secs(10);

@@ -5,8 +5,8 @@ use kaido_wire::{EthernetView, MacAddr, MessageType, gtpu};
 use super::frames::{NumberedPacket, Site};
 use super::node::{DN_MAC, GNB, GNB_MAC, N3_MAC, N6_MAC, UPF_GTPU};
 use super::table::Table;
-use crate::sim::numbered::{self, Payload};
-use crate::sim::report::Usage;
+use crate::numbered::{self, Payload};
+use crate::report::Usage;
 
 /// What can be wrong with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,8 +213,8 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::plan::{Addressing, SessionPlan};
-    use crate::sim::ue::Ue;
+    use crate::plan::{Addressing, SessionPlan};
+    use crate::ue::Ue;
     use kaido_n4::Qfi;
 
     fn ues() -> Vec<Ue> {

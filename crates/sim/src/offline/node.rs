@@ -16,7 +16,7 @@ use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 use kaido_upf::record::InstanceId;
 
-use crate::sim::fault::SimFault;
+use crate::fault::SimFault;
 
 /// The port towards the gNB.
 pub(super) const N3: PortId = PortId(0);

@@ -10,7 +10,7 @@ use super::frames::{NumberedPacket, Site};
 use super::judge::{self, Verdicts, Volumes};
 use super::node::OfflineNode;
 use super::table::Table;
-use crate::sim::fault::SimFault;
+use crate::fault::SimFault;
 
 /// Packets of each UE, unless there are many UEs: every length in both families.
 const PACKETS_PER_UE: u64 = 10;
