@@ -3,56 +3,28 @@
 
 mod trace;
 
-use std::net::IpAddr;
-
-use kaido_n4::Imsi;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub(crate) use self::trace::{
     IN, OUT, PacketDisposition, TraceOf, TraceQuestion, TraceRead, TracedFrame, TracedPacket, TracedRule,
 };
 
-/// A question.
+/// A question that every node answers; those of a function have names of their own in `ask`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Question {
     /// What the node is and does.
     Status,
-    /// Sessions from `skip` on, at most `limit`.
-    Sessions {
-        /// Sessions to pass over.
-        skip: usize,
-        /// Most sessions to list.
-        limit: usize,
-        /// Only those.
-        #[serde(default)]
-        of: SessionsOf,
-    },
-    /// A session and its rules.
-    Session {
-        /// Its SEID, ours.
-        seid: u64,
-    },
     /// Dropped packets.
     Drops,
-    /// What the rules of a GRE header remover have done.
-    Gre,
     /// About a trace.
     Trace(TraceQuestion),
 }
 
-/// Which sessions are listed: those that meet all that is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct SessionsOf {
-    /// With that UE address, or a prefix that has it.
-    pub(crate) ue: Option<IpAddr>,
-    /// With that TEID at our end of a tunnel.
-    pub(crate) teid: Option<u32>,
-    /// With that SEID of ours.
-    pub(crate) seid: Option<u64>,
-    /// Of that subscriber.
-    pub(crate) imsi: Option<Imsi>,
+impl Question {
+    /// Values of `ask`.
+    pub(crate) const NAMES: [&'static str; 3] = ["status", "drops", "trace"];
 }
 
 /// An answer.
@@ -61,27 +33,16 @@ pub(crate) struct SessionsOf {
 pub(crate) enum Answer {
     /// To [`Question::Status`].
     Status(Box<Status>),
-    /// To [`Question::Sessions`].
-    Sessions {
-        /// Sessions in all.
-        total: usize,
-        /// The ones asked for.
-        sessions: Vec<Session>,
-    },
-    /// To [`Question::Session`].
-    Session(Box<SessionDetail>),
     /// To [`Question::Drops`].
     Drops {
         /// Drops by port and reason.
         drops: Vec<Drop>,
     },
-    /// To [`Question::Gre`].
-    Gre(GreStatus),
     /// To [`TraceQuestion::Begin`].
     TraceBegun {
         /// Its number.
         id: u32,
-        /// The node's ports.
+        /// The ports of the function that has it.
         ports: Vec<String>,
     },
     /// To [`TraceQuestion::Read`].
@@ -119,71 +80,9 @@ pub(crate) struct Status {
     pub(crate) ports: Vec<Port>,
     /// The workers, in the order of their numbers.
     pub(crate) per_worker: Vec<Worker>,
-    /// Of a user plane.
+    /// Further fields, which not every function has.
     #[serde(flatten)]
-    pub(crate) upf: Option<UpfStatus>,
-}
-
-/// What a user plane is and does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct UpfStatus {
-    pub(crate) sessions: usize,
-    pub(crate) sessions_max: u32,
-    /// Pages that session records stand on.
-    pub(crate) table_pages: String,
-    /// Volume of all sessions, in octets of user packets.
-    pub(crate) uplink_bytes: u64,
-    pub(crate) downlink_bytes: u64,
-    /// How many sessions have their rules in which form; forms that none has are left out.
-    pub(crate) forms: Vec<Form>,
-    /// Packets of tunnels and to UEs that took the slow path; reasons without any are left out.
-    pub(crate) slow_path: Vec<SlowPath>,
-    /// The datapath in the kernel, where there is one.
-    pub(crate) kernel: Option<OffloadStatus>,
-    pub(crate) peers: Vec<Peer>,
-    /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
-    pub(crate) paths: Vec<GtpuPath>,
-    pub(crate) pfcp: Vec<Count>,
-}
-
-/// Sessions whose packets find their rules in one way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Form {
-    /// `fast`: one rule a key, in its record; `lines`: some, in cache lines, on the fast path too; `held`: one that does not forward
-    /// now; `wide`: packets of some rules, or all, take the slow path or wait longer.
-    pub(crate) path: String,
-    /// Why a record is wide: a name, and a sentence.
-    pub(crate) reason: Option<[String; 2]>,
-    pub(crate) sessions: u32,
-}
-
-/// Packets that took the slow path.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SlowPath {
-    pub(crate) reason: String,
-    /// What that means.
-    pub(crate) sentence: String,
-    pub(crate) packets: u64,
-}
-
-/// The datapath in the kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OffloadStatus {
-    /// Records it has: for tunnels, and for UE addresses.
-    pub(crate) records: usize,
-    /// Packets it left to the workers or to the kernel's own network, by reason.
-    pub(crate) handed: Vec<Count>,
-    /// Ports that it does not send out of.
-    pub(crate) refusals: Vec<KernelRefusal>,
-    /// Why it forwards nothing, though packets come.
-    pub(crate) idle: Option<String>,
-}
-
-/// A port that the datapath in the kernel does not send out of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KernelRefusal {
-    pub(crate) port: String,
-    pub(crate) why: String,
+    pub(crate) more: Map<String, Value>,
 }
 
 /// A port and its counters since the start, the kernel's datapath included.
@@ -254,75 +153,11 @@ pub(crate) struct SharedQueueCounts {
     pub(crate) drained_for_others: u64,
 }
 
-/// A control plane with an association.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Peer {
-    pub(crate) node_id: String,
-    pub(crate) address: String,
-    pub(crate) up: bool,
-    pub(crate) sessions: usize,
-}
-
-/// A GTP-U peer that tunnels lead to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GtpuPath {
-    pub(crate) peer: String,
-    /// Whether it answers; not known before the first answer.
-    pub(crate) up: Option<bool>,
-    pub(crate) tunnels: u32,
-    /// Echo Requests sent, and responses to them.
-    pub(crate) echo_requests: u64,
-    pub(crate) echo_responses: u64,
-    pub(crate) failures: u32,
-    pub(crate) restarts: u32,
-}
-
 /// A named count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Count {
     pub(crate) name: String,
     pub(crate) count: u64,
-}
-
-/// A session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Session {
-    pub(crate) seid: String,
-    pub(crate) cp_seid: String,
-    pub(crate) imsi: Option<String>,
-    pub(crate) ue: Vec<String>,
-    pub(crate) local: Vec<String>,
-    pub(crate) remote: Vec<String>,
-    pub(crate) pdrs: usize,
-    pub(crate) fars: usize,
-    pub(crate) qers: usize,
-    pub(crate) urrs: usize,
-    pub(crate) uplink_bytes: u64,
-    pub(crate) downlink_bytes: u64,
-    pub(crate) uplink_packets: u64,
-    pub(crate) downlink_packets: u64,
-}
-
-/// A session and its rules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SessionDetail {
-    #[serde(flatten)]
-    pub(crate) session: Session,
-    /// What a datapath in the kernel does of it, by what its packets are found by; none where there is no such datapath.
-    #[serde(default)]
-    pub(crate) kernel: Vec<KernelShare>,
-    /// As they are installed: by kind, then by number.
-    pub(crate) rules: serde_json::Value,
-}
-
-/// What a datapath in the kernel does with the packets of a tunnel or a UE address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KernelShare {
-    pub(crate) key: String,
-    /// Whether it has any of its rules.
-    pub(crate) held: bool,
-    /// Why packets of others, or all, are the workers'.
-    pub(crate) left: Vec<String>,
 }
 
 /// Packets dropped on a port for one reason.
@@ -332,41 +167,4 @@ pub(crate) struct Drop {
     pub(crate) reason: String,
     pub(crate) meaning: String,
     pub(crate) packets: u64,
-}
-
-/// What a GRE header remover has done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GreStatus {
-    /// Rules for tunnel packets and then encapsulations, in the order of the configuration.
-    pub(crate) rules: Vec<GreRule>,
-    /// Packets in the kernel, by port, where the datapath is there.
-    pub(crate) kernel: Vec<GreInKernel>,
-}
-
-/// A rule, or an encapsulation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GreRule {
-    pub(crate) name: String,
-    /// What it does: `decapsulate`, `pass`, `drop`, `punt` or `encapsulate`.
-    pub(crate) verdict: String,
-    /// Packets that met it, on every datapath.
-    pub(crate) packets: u64,
-    /// Their octets as they came, with Ethernet.
-    pub(crate) bytes: u64,
-}
-
-/// What a port's program has done with packets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GreInKernel {
-    pub(crate) port: String,
-    /// Packets that left by the peer port as they came.
-    pub(crate) passed: u64,
-    /// Packets that left by the peer port without their outer headers.
-    pub(crate) stripped: u64,
-    /// Packets left to the engine.
-    pub(crate) handed: u64,
-    /// Packets left to the kernel's own network.
-    pub(crate) kernel: u64,
-    /// Packets dropped.
-    pub(crate) dropped: u64,
 }

@@ -18,9 +18,15 @@ mod signals;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use miette::{IntoDiagnostic, miette};
 
 use crate::config::{Config, DEFAULT_SOCKET};
+use crate::run::function::NetworkFunction;
+use crate::show::ControlTarget;
+
+/// The network functions. A further one is a crate and a line here.
+const FUNCTIONS: &[&dyn NetworkFunction] = &[&run::UpfFunction, &run::GreFunction, &run::NdnFunction];
 
 /// A fast, measurable user plane: UPF and PGW-U, or GRE header remover.
 #[derive(Debug, Parser)]
@@ -46,34 +52,14 @@ enum Command {
     },
     /// Show what a running node is and does.
     Status(ControlTarget),
-    /// List the sessions of a running node.
-    Sessions {
-        #[command(flatten)]
-        at: ControlTarget,
-        /// Sessions to pass over.
-        #[arg(long, default_value_t = 0)]
-        skip: usize,
-        /// Most sessions to list.
-        #[arg(long, default_value_t = 50)]
-        limit: usize,
-        #[command(flatten)]
-        of: show::SessionsArgs,
-    },
-    /// Show a session with its rules as they are installed.
-    Session {
-        /// Its SEID, as `kaido sessions` shows it.
-        #[arg(value_parser = show::seid)]
-        seid: u64,
-        #[command(flatten)]
-        at: ControlTarget,
-    },
     /// Count the packets that did not come out, by port and reason.
     Drops(ControlTarget),
-    /// Show what the function of a running node has done.
+    /// Show what a function of a running node has done, beyond its status.
     Show {
-        /// What to show.
-        #[command(subcommand)]
-        what: ShowCommand,
+        /// Its name, as the configuration has it.
+        function: String,
+        #[command(flatten)]
+        at: ControlTarget,
     },
     /// Show the way of each packet of a session, or of a port where there are no sessions: rules, verdict and time.
     Trace {
@@ -101,37 +87,18 @@ enum Command {
     },
     /// A small SMF, gNB and UEs: attach, send, report, detach.
     Sim(Box<kaido_sim::SimArgs>),
-    /// Command an NDN router, list what it has, ask it for Data and publish.
-    Ndn(ndn::NdnArgs),
     /// Measure Kaido on this machine.
     Bench(Box<bench::BenchArgs>),
 }
 
-/// What `kaido show` shows.
-#[derive(Debug, Subcommand)]
-enum ShowCommand {
-    /// Rules and encapsulations of a GRE header remover, with their packets and bytes.
-    Gre(ControlTarget),
-}
-
-/// Where the running node answers.
-#[derive(Debug, clap::Args)]
-struct ControlTarget {
-    /// The node's control socket.
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
-    socket: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
 fn main() -> ExitCode {
-    let command = Arguments::parse().command;
+    let command = FUNCTIONS.iter().fold(Arguments::command(), |command, function| function.commands(command));
+    let matches = show::with_selectors(command, FUNCTIONS).get_matches();
     // Those write to more than a terminal, and must not end by half.
-    if !matches!(command, Command::Run { .. } | Command::Sim(_) | Command::Bench(_)) {
+    if !matches!(matches.subcommand_name(), Some("run" | "sim" | "bench")) {
         signals::end_with_the_reader();
     }
-    match execute(&command) {
+    match execute(&matches) {
         Ok(code) => code,
         Err(report) => {
             eprintln!("{report:?}");
@@ -140,31 +107,53 @@ fn main() -> ExitCode {
     }
 }
 
-fn execute(command: &Command) -> miette::Result<ExitCode> {
-    match command {
-        Command::Doctor(args) => return doctor::run(args),
-        Command::Run { config } => run::run(&Config::read(config)?),
+fn execute(matches: &ArgMatches) -> miette::Result<ExitCode> {
+    if let Some(executed) = FUNCTIONS.iter().find_map(|function| function.execute(matches)) {
+        return executed.map(|()| ExitCode::SUCCESS);
+    }
+    let flow = || matches.subcommand().and_then(|(_, given)| show::flow_of(given, FUNCTIONS));
+    match Arguments::from_arg_matches(matches).into_diagnostic()?.command {
+        Command::Doctor(args) => return doctor::run(&args),
+        Command::Run { config } => run::run(&Config::read(&config)?),
         Command::Check { config } => {
-            let read = Config::read(config)?;
+            let read = Config::read(&config)?;
             println!("{}: good: {}", config.display(), read.summary());
             Ok(())
         }
-        Command::Status(at) => show::status(&at.socket, at.json),
-        Command::Sessions { at, skip, limit, of } => {
-            show::sessions(&at.socket, at.json, (*skip, *limit), of.wanted())
-        }
-        Command::Session { seid, at } => show::session(&at.socket, at.json, *seid),
+        Command::Status(at) => show::status(&at.socket, at.json, FUNCTIONS),
         Command::Drops(at) => show::drops(&at.socket, at.json),
-        Command::Show { what: ShowCommand::Gre(at) } => show::gre(&at.socket, at.json),
-        Command::Trace { at, trace } => show::trace(&at.socket, at.json, trace),
-        Command::Capture { socket, capture } => show::capture(socket, capture),
+        Command::Show { function, at } => show_function(&function, &at),
+        Command::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
+        Command::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
         Command::Reference { metrics } => {
-            print!("{}", if *metrics { run::metrics_table() } else { config::reference() });
+            print!("{}", if metrics { metrics_table() } else { config::reference() });
             Ok(())
         }
-        Command::Sim(args) => kaido_sim::run(args),
-        Command::Ndn(args) => ndn::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Sim(args) => kaido_sim::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// `kaido show NAME`.
+fn show_function(name: &str, at: &ControlTarget) -> miette::Result<()> {
+    let function = FUNCTIONS.iter().find(|function| function.name() == name).ok_or_else(|| {
+        let names = FUNCTIONS.iter().map(|function| function.name()).collect::<Vec<_>>().join(", ");
+        miette!(help = format!("there are {names}"), "there is no function {name}")
+    })?;
+    function.show(at).unwrap_or_else(|| {
+        Err(miette!(
+            help = "`kaido status` shows all of it",
+            "of function {name} there is nothing more to show"
+        ))
+    })
+}
+
+/// The metrics of every node, then those of each function.
+fn metrics_table() -> String {
+    let of_functions = FUNCTIONS.iter().map(|function| function.families());
+    run::metrics_table(&[run::NODE_FAMILIES].into_iter().chain(of_functions).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,5 @@
 //! Traces, as they go over the control socket.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 
 /// A question about a trace.
@@ -31,12 +29,15 @@ pub(crate) enum TraceQuestion {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TraceOf {
-    /// Those of the session that has a UE address.
-    Ue(IpAddr),
-    /// Those of a session, by our SEID.
-    Seid(u64),
-    /// Those of ports, by name, of a node without sessions; none means all.
+    /// Those of ports, by name, of a function that keeps no flows apart; none means all.
     Ports(Vec<String>),
+    /// Those of a flow, such as a session, of a function that has such.
+    Flow {
+        /// How it is named: one of the function's [selectors](crate::run::function::FlowSelector).
+        by: String,
+        /// Its name.
+        value: String,
+    },
 }
 
 /// Direction of a packet that came in by a port, where there are no sessions.

@@ -25,6 +25,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::run::function::ConfiguredFunction;
 pub(crate) use base::{Base, DEFAULT_SOCKET, LogFormat};
 pub(crate) use fault::ConfigFault;
 pub(crate) use gre::GreConfig;
@@ -135,6 +136,15 @@ impl Config {
                 config.ndn.faces.len(),
                 config.ndn.routes.len()
             ),
+        }
+    }
+
+    /// The function, with its part of the file.
+    pub(crate) fn function(&self) -> &dyn ConfiguredFunction {
+        match self {
+            Self::Upf(config) => &**config,
+            Self::Gre(config) => &**config,
+            Self::Ndn(config) => &**config,
         }
     }
 

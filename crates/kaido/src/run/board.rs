@@ -82,7 +82,7 @@ type KernelCountReader = dyn Fn() -> Option<Vec<u64>> + Send + Sync;
 
 /// All ports, by their numbers.
 #[derive(Clone, Default)]
-pub(super) struct PortBoard {
+pub(crate) struct PortBoard {
     ports: Arc<Mutex<Vec<PortView>>>,
     left_to_kernel: Option<Arc<KernelCountReader>>,
 }
@@ -135,7 +135,7 @@ impl PortBoard {
 
 /// When the control loop last turned.
 #[derive(Clone, Debug)]
-pub(super) struct Heartbeat {
+pub(crate) struct Heartbeat {
     started: Instant,
     /// Milliseconds after that.
     last: Arc<AtomicU64>,
@@ -160,22 +160,23 @@ impl Heartbeat {
     }
 }
 
-/// Whether the node can do its work.
-#[derive(Clone)]
-pub(super) struct Health {
-    pub(super) board: PortBoard,
-    pub(super) heartbeat: Heartbeat,
-}
+/// Whether the node can do its work: ports and control loop of each function.
+#[derive(Clone, Default)]
+pub(super) struct Health(pub(super) Vec<(PortBoard, Heartbeat)>);
 
 impl Health {
     /// What is the matter, a line each; nothing when all is well.
     pub(super) fn troubles(&self) -> Vec<String> {
         let of_port =
             |port: PortView| port.state.trouble().map(|trouble| format!("port {}: {trouble}", port.name));
-        let mut troubles: Vec<String> = self.board.list().into_iter().filter_map(of_port).collect();
-        let silence = self.heartbeat.silent_for();
-        if silence > SILENCE_MAX {
-            troubles.push(format!("control: the control loop has not turned for {} s", silence.as_secs()));
+        let mut troubles = Vec::new();
+        for (board, heartbeat) in &self.0 {
+            troubles.extend(board.list().into_iter().filter_map(of_port));
+            let silence = heartbeat.silent_for();
+            if silence > SILENCE_MAX {
+                let seconds = silence.as_secs();
+                troubles.push(format!("control: the control loop has not turned for {seconds} s"));
+            }
         }
         troubles
     }
@@ -189,7 +190,7 @@ mod tests {
     fn health_names_every_port_that_is_not_up_and_a_control_loop_that_stands() {
         let board = PortBoard::new(vec![PortView::steady("n3", "af_xdp", 1500)]);
         board.push(PortView::steady("n6", "af_xdp", 1500));
-        let health = Health { board: board.clone(), heartbeat: Heartbeat::new() };
+        let health = Health(vec![(board.clone(), Heartbeat::new())]);
         assert_eq!(health.troubles(), Vec::<String>::new());
         board.update(0, |port| port.state = PortState::Gone);
         board.update(1, |port| port.state = PortState::Fault("queue 0: no".to_owned()));
@@ -198,12 +199,10 @@ mod tests {
         assert_eq!(counted.list().iter().map(|port| port.left_to_kernel).sum::<u64>(), 11);
         assert_eq!(health.troubles(), ["port n3: the interface is gone", "port n6: queue 0: no"]);
         let before = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
-        let stands = Health {
-            board: PortBoard::default(),
-            heartbeat: Heartbeat { started: before, last: Arc::default() },
-        };
+        let heartbeat = Heartbeat { started: before, last: Arc::default() };
+        let stands = Health(vec![(PortBoard::default(), heartbeat.clone())]);
         assert_eq!(stands.troubles(), ["control: the control loop has not turned for 60 s"]);
-        stands.heartbeat.beat();
+        heartbeat.beat();
         assert_eq!(stands.troubles(), Vec::<String>::new());
     }
 }

@@ -1,47 +1,61 @@
-//! `kaido run`: opens ports, starts workers, and turns the control loop until told to stop.
+//! `kaido run`: opens what every node has, starts the functions, and answers at the control socket until told to stop.
 //!
 //! What every function has is here: the control socket, the metrics, ports, workers. What a function does with them is in
-//! its own module, which [`run`] chooses.
+//! its own module, as [`function`] says.
 
 mod binder;
 mod board;
 mod control;
 #[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
 mod dpdk;
+pub(crate) mod function;
 mod gre;
 mod link_monitor;
+mod log;
 mod metrics;
 mod ndn;
 mod port_trace;
 mod ports;
+mod questions;
 mod queues;
 mod server;
 mod shown;
 mod trunk;
 mod upf;
+mod worker_set;
 mod workers;
 
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
 
-use kaido_engine::tracer::{PortRecord, Tracer};
-use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
+use kaido_engine::FramePool;
 use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
+use rustix::event::{EventfdFlags, eventfd};
 use thiserror::Error;
 
-pub(crate) use self::metrics::table as metrics_table;
+pub(crate) use self::gre::GreFunction;
+pub(crate) use self::metrics::{NODE_FAMILIES, table as metrics_table};
+pub(crate) use self::ndn::NdnFunction;
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
+pub(crate) use self::upf::UpfFunction;
 pub(crate) use self::upf::no_room_for_tables;
 
 use self::board::Health;
-use self::metrics::{Exporter, MetricsSource};
-use self::ports::{OpenPorts, Program, Queue};
+use self::control::{Control, FunctionPeer};
+use self::function::{ConfiguredFunction, FunctionContext, Running};
+use self::log::{log_stop, notify, start_log};
+use self::metrics::{Exporter, Figures, FunctionFigures};
+use self::questions::{QuestionSender, questions};
 use self::server::Server;
-use crate::config::{Base, Config, DEFAULT_SOCKET, LogFormat, MetricsListen};
+use crate::config::{Base, Config, DEFAULT_SOCKET, MetricsListen};
 use crate::signals::stop_flag;
 
 /// Why the node could not start.
@@ -54,33 +68,6 @@ pub(crate) enum StartFault {
         port: String,
         /// What went wrong.
         fault: String,
-        /// How to mend it.
-        #[help]
-        help: String,
-    },
-    /// The kernel did not take the datapath.
-    #[error("node.datapath: {fault}")]
-    #[diagnostic(help(
-        "it needs root, or CAP_BPF and CAP_NET_ADMIN, and memory for the maps; or use datapath = \"engine\""
-    ))]
-    Datapath {
-        /// What went wrong.
-        fault: String,
-    },
-    /// There is not so much memory.
-    #[error("node.sessions_max: {fault}")]
-    #[diagnostic(help("set it to as many sessions as there are to be, or give the node more memory"))]
-    Memory {
-        /// What it would take, and what there is.
-        fault: String,
-    },
-    /// A listening address could not be bound.
-    #[error("pfcp.listen: cannot listen on {address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the kernel said.
-        error: std::io::Error,
         /// How to mend it.
         #[help]
         help: String,
@@ -102,12 +89,7 @@ pub(crate) enum StartFault {
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config) -> miette::Result<()> {
     start_log(config.base());
-    let context = NodeContext::lay(config)?;
-    let ended = match config {
-        Config::Upf(config) => upf::run(config, context),
-        Config::Gre(config) => gre::run(config, context),
-        Config::Ndn(config) => ndn::run(config, context),
-    };
+    let ended = Node::open(config)?.run(&[config.function()]);
     // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
     if ended.is_ok() {
         tracing::info!("the node has stopped");
@@ -115,19 +97,8 @@ pub(crate) fn run(config: &Config) -> miette::Result<()> {
     ended
 }
 
-/// Says why the node stops.
-fn log_stop() {
-    match crate::signals::received() {
-        Some("SIGHUP") => tracing::warn!(
-            "SIGHUP: the node stops in order; it cannot reload its configuration, start it again with the new one"
-        ),
-        Some(signal) => tracing::info!("{signal}: the node stops"),
-        None => {}
-    }
-}
-
 /// What there is before any function.
-struct NodeContext {
+struct Node {
     /// Set when the node is to stop.
     stop: Arc<AtomicBool>,
     server: Server,
@@ -136,8 +107,17 @@ struct NodeContext {
     pool: &'static FramePool,
 }
 
-impl NodeContext {
-    fn lay(config: &Config) -> miette::Result<Self> {
+/// A function that was started.
+struct Started<'s> {
+    name: &'static str,
+    first_worker: u8,
+    questions: QuestionSender,
+    running: Receiver<Running>,
+    thread: ScopedJoinHandle<'s, miette::Result<()>>,
+}
+
+impl Node {
+    fn open(config: &Config) -> miette::Result<Self> {
         let base = config.base();
         let stop = stop_flag()?;
         // Before anything of the network is touched: a second node is noticed here.
@@ -152,6 +132,140 @@ impl NodeContext {
             .wrap_err("node.frames: no memory for the frame pool")?;
         Ok(Self { stop, server, scraped, pool })
     }
+
+    /// Starts the functions, each in a thread, and answers for them until all have ended.
+    fn run(self, functions: &[&dyn ConfiguredFunction]) -> miette::Result<()> {
+        // Written to by a function that ends.
+        let ended = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).into_diagnostic()?;
+        std::thread::scope(|scope| {
+            let stop = self.stop.clone();
+            let mut started = Vec::new();
+            let mut first_worker = 0;
+            for function in functions {
+                match self.start(scope, *function, first_worker, &ended) {
+                    Ok(function) => started.push(function),
+                    Err(error) => return end(started, &stop, Err(error)),
+                }
+                first_worker += *function.base().node.workers.get_ref();
+            }
+            let (served, started) = self.serve(started, &ended);
+            end(started, &stop, served)
+        })
+    }
+
+    /// Starts a function, whose first worker has that number in the node.
+    fn start<'s>(
+        &self,
+        scope: &'s Scope<'s, '_>,
+        function: &'s dyn ConfiguredFunction,
+        first_worker: u8,
+        ended: &'s OwnedFd,
+    ) -> miette::Result<Started<'s>> {
+        let name = function.name();
+        let (sender, queue) = questions().into_diagnostic()?;
+        let (tell, running) = channel();
+        let scraped = match &self.scraped {
+            Some(endpoint) => {
+                let socket = endpoint.as_fd().try_clone_to_owned().into_diagnostic()?;
+                Some((socket, endpoint.address().into_diagnostic()?.ip()))
+            }
+            None => None,
+        };
+        let context = FunctionContext {
+            pool: self.pool,
+            stop: self.stop.clone(),
+            scraped,
+            first_worker,
+            questions: queue,
+            running: tell,
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {
+            let result = function.run(context);
+            // It fails only after 2^64 - 2 functions that have ended.
+            let _ = rustix::io::write(ended, &1u64.to_ne_bytes());
+            result
+        });
+        let thread = thread.into_diagnostic().wrap_err("cannot start the thread of a function")?;
+        Ok(Started { name, first_worker, questions: sender, running, thread })
+    }
+
+    /// Waits until all functions run, and answers for them until one has ended.
+    fn serve<'s>(
+        self,
+        mut started: Vec<Started<'s>>,
+        ended: &OwnedFd,
+    ) -> (miette::Result<()>, Vec<Started<'s>>) {
+        let mut running = Vec::new();
+        for function in &started {
+            match wait_for(function, ended) {
+                Some(found) => running.push(found),
+                // What kept it is what its thread returns.
+                None => return (Ok(()), started),
+            }
+        }
+        let node_id = running.iter().find_map(|running| running.node_id.clone()).unwrap_or_else(host_name);
+        let health = Health(running.iter().map(|of| (of.board.clone(), of.heartbeat.clone())).collect());
+        let peers = started.iter().zip(&running);
+        let peers =
+            peers.map(|(of, running)| FunctionPeer::new(of.name, running, of.questions.clone())).collect();
+        let of_functions = started.iter().zip(running);
+        let of_functions =
+            of_functions.map(|(of, running)| FunctionFigures::new(of.name, of.first_worker, running));
+        let figures = Figures::new(node_id.clone(), self.pool, of_functions.collect());
+        let exporter = self.scraped.map(|endpoint| Exporter::start(endpoint, figures, health)).transpose();
+        let exporter = match exporter.into_diagnostic().wrap_err("cannot start the metrics thread") {
+            Ok(exporter) => exporter,
+            Err(error) => return (Err(error), started),
+        };
+        let mut control = Control {
+            server: self.server,
+            node_id,
+            started: Instant::now(),
+            pool: self.pool,
+            functions: peers,
+        };
+        notify(&[sd_notify::NotifyState::Ready]);
+        while !self.stop.load(Ordering::Relaxed) && started.iter().all(|of| !of.thread.is_finished()) {
+            control.turn(ended);
+        }
+        log_stop();
+        notify(&[sd_notify::NotifyState::Stopping]);
+        self.stop.store(true, Ordering::Relaxed);
+        while started.iter().any(|of| !of.thread.is_finished()) {
+            started.iter_mut().for_each(|of| of.questions.notify());
+            control.turn(ended);
+        }
+        if let Some(exporter) = exporter {
+            exporter.stop();
+        }
+        (Ok(()), started)
+    }
+}
+
+/// What a function says once it runs; `None` where it has ended before.
+fn wait_for(function: &Started<'_>, ended: &OwnedFd) -> Option<Running> {
+    loop {
+        match function.running.try_recv() {
+            Ok(running) => return Some(running),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => {}
+        }
+        control::sleep_until(ended);
+    }
+}
+
+/// Ends the functions: what went wrong first, if anything did.
+fn end(started: Vec<Started<'_>>, stop: &AtomicBool, served: miette::Result<()>) -> miette::Result<()> {
+    stop.store(true, Ordering::Relaxed);
+    started.into_iter().fold(served, |result, function| {
+        function.questions.notify();
+        let panicked = |_| Err(miette!(help = "please report it", "function {} has panicked", function.name));
+        result.and(function.thread.join().unwrap_or_else(panicked))
+    })
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Makes the folder of the default control socket, which a service manager would have made. Another path's is its owner's.
@@ -180,124 +294,9 @@ fn no_socket(error: ErrorKind) -> &'static str {
     }
 }
 
-/// The workers of a node.
-struct WorkerSet {
-    stop: Arc<AtomicBool>,
-    tracer: Arc<Tracer<PortRecord>>,
-    workers: Vec<WorkerHandle>,
-}
-
-impl WorkerSet {
-    /// Starts a worker for each set of queues, with a function of its own.
-    fn start(
-        base: &Base,
-        pool: &'static FramePool,
-        queues: Vec<Vec<Queue>>,
-        mut function: impl FnMut() -> miette::Result<Box<dyn Function>>,
-    ) -> miette::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let tracer = Arc::<Tracer<PortRecord>>::default();
-        let made = (0u8..).zip(queues).map(|(number, queues)| {
-            let worker = Worker::new(pool, queues, function()?, worker_settings(base, number));
-            Ok(worker.with_tracer(tracer.clone()))
-        });
-        let made: Vec<Worker> = made.collect::<miette::Result<_>>()?;
-        let named = made.into_iter().enumerate();
-        let workers = named
-            .map(|(number, worker)| worker.spawn(format!("worker-{number}"), stop.clone()))
-            .collect::<Result<_, _>>()
-            .into_diagnostic()
-            .wrap_err("cannot start a worker thread")?;
-        Ok(Self { stop, tracer, workers })
-    }
-
-    fn counters(&self) -> Vec<Arc<WorkerCounters>> {
-        self.workers.iter().map(|worker| worker.counters().clone()).collect()
-    }
-
-    /// Where the workers write down what becomes of the packets of ports.
-    fn tracer(&self) -> Arc<Tracer<PortRecord>> {
-        self.tracer.clone()
-    }
-
-    /// Where the workers hear of changes of their ports.
-    fn inboxes(&self) -> Vec<Arc<Inbox>> {
-        self.workers.iter().map(|worker| worker.inbox().clone()).collect()
-    }
-
-    /// Whether a worker has ended by itself.
-    fn has_lost(&self) -> bool {
-        self.workers.iter().any(WorkerHandle::is_finished)
-    }
-
-    /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
-    /// `asked` says whether the node was told to stop.
-    fn end<P: Program + 'static>(self, opened: &mut OpenPorts<P>, asked: &AtomicBool) -> miette::Result<()> {
-        let died = !asked.load(Ordering::Relaxed);
-        opened.detach();
-        self.stop.store(true, Ordering::Relaxed);
-        let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();
-        if died || panicked > 0 {
-            return Err(miette!(
-                help = "the log above says why; please report it",
-                "a worker ended unexpectedly"
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// Starts the thread that is scraped.
-fn export(
-    endpoint: kaido_metrics::Endpoint,
-    source: impl MetricsSource + 'static,
-    health: Health,
-) -> miette::Result<Exporter> {
-    Exporter::start(endpoint, Box::new(source), health)
-        .into_diagnostic()
-        .wrap_err("cannot start the metrics thread")
-}
-
 /// The socket at which the node is scraped, if it is to be.
 fn scraped(base: &Base) -> Result<Option<kaido_metrics::Endpoint>, StartFault> {
     let Some(MetricsListen(address)) = base.metrics.listen else { return Ok(None) };
     let listening = Exporter::listen(address);
     listening.map(Some).map_err(|error| StartFault::Metrics { address, error })
-}
-
-fn start_log(base: &Base) {
-    // The configuration was checked: a filter that does not parse does not come here.
-    let filter = tracing_subscriber::EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_coloured())
-        .with_writer(std::io::stderr);
-    let started = match base.log.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
-    };
-    if started.is_err() {
-        eprintln!("a log was started before; its settings stay");
-    }
-}
-
-/// Whether the log may have colours: on a terminal, unless `NO_COLOR` is set (no-color.org).
-fn is_coloured() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Tells a service manager, where there is one.
-fn notify(state: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager was not told");
-    }
-}
-
-fn worker_settings(base: &Base, number: u8) -> WorkerSettings {
-    WorkerSettings {
-        cpu: base.node.cpus.get_ref().get(usize::from(number)).copied(),
-        sample_batches: base.metrics.sampling(),
-        spin_rounds: if base.node.busy_poll { None } else { WorkerSettings::default().spin_rounds },
-        ..WorkerSettings::default()
-    }
 }

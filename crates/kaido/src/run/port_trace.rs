@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use kaido_engine::tracer::{PortRecord, Tracer, WatchId};
 use kaido_engine::{Disposition, PortId};
 
+use super::board::PortBoard;
 use crate::api::{self, Answer, PacketDisposition, TraceOf, TraceQuestion};
 
 /// A reader that does not come back for so long has gone.
@@ -25,18 +26,19 @@ struct Reader {
 }
 
 /// The control side of traces of ports.
-#[derive(Debug)]
 pub(super) struct PortTraces {
     tracer: Arc<Tracer<PortRecord>>,
+    board: PortBoard,
     /// Names of the ports of Ethernet, which come first; others have no frames to show.
     named: Vec<String>,
     readers: Vec<Reader>,
 }
 
 impl PortTraces {
-    /// Traces by those workers, of these ports, in the order of their numbers.
-    pub(super) fn new(tracer: Arc<Tracer<PortRecord>>, named: Vec<String>) -> Self {
-        Self { tracer, named, readers: Vec::new() }
+    /// Traces by those workers, of the ports of Ethernet that are on the board now.
+    pub(super) fn new(tracer: Arc<Tracer<PortRecord>>, board: PortBoard) -> Self {
+        let named = board.list().into_iter().map(|port| port.name).collect();
+        Self { tracer, board, named, readers: Vec::new() }
     }
 
     /// Ends what nobody reads any more.
@@ -51,16 +53,16 @@ impl PortTraces {
         });
     }
 
-    /// The answer to a question. `all` names every port of the node.
-    pub(super) fn answer(&mut self, question: TraceQuestion, all: &[String]) -> Answer {
+    /// The answer to a question.
+    pub(super) fn answer(&mut self, question: TraceQuestion) -> Answer {
         match question {
             TraceQuestion::Begin { of: TraceOf::Ports(wanted), snap } => {
                 self.begin(wanted, snap.min(SNAP_MAX))
             }
-            TraceQuestion::Begin { .. } => error(
-                "this node has no sessions; leave --ue and --seid out, and name a port with --port if it is not to be all",
-            ),
-            TraceQuestion::Read { id } => self.read(id, all),
+            TraceQuestion::Begin { .. } => {
+                error("this node has no sessions; name a port with --port, or nothing for all ports")
+            }
+            TraceQuestion::Read { id } => self.read(id),
             TraceQuestion::End { id } => {
                 self.readers.retain(|reader| reader.id.0 != id);
                 self.tracer.close(WatchId(id));
@@ -91,13 +93,14 @@ impl PortTraces {
         Answer::TraceBegun { id: id.0, ports: self.named.clone() }
     }
 
-    fn read(&mut self, id: u32, all: &[String]) -> Answer {
+    fn read(&mut self, id: u32) -> Answer {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id.0 == id) else {
             return error("the trace has ended: nobody had read it for a while");
         };
         reader.read = Instant::now();
         let (records, lost) = self.tracer.read(reader.id, READ_MAX.0, READ_MAX.1);
-        let packets = records.iter().map(|record| traced(record, all)).collect();
+        let all: Vec<_> = self.board.list().into_iter().map(|port| port.name).collect();
+        let packets = records.iter().map(|record| traced(record, &all)).collect();
         Answer::Trace(Box::new(api::TraceRead { of: reader.ports.clone(), lost, packets }))
     }
 }
@@ -178,14 +181,16 @@ pub(super) fn shown_disposition(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::board::PortView;
 
     fn traces() -> PortTraces {
-        PortTraces::new(Arc::default(), ["wan", "lan"].map(str::to_owned).to_vec())
+        let ports = ["wan", "lan"].map(|name| PortView::steady(name, "af_packet", 1500));
+        PortTraces::new(Arc::default(), PortBoard::new(ports.to_vec()))
     }
 
     fn begin(traces: &mut PortTraces, ports: &[&str]) -> Answer {
         let ports = ports.iter().map(|&port| port.to_owned()).collect();
-        traces.answer(TraceQuestion::Begin { of: TraceOf::Ports(ports), snap: 64 }, &[])
+        traces.answer(TraceQuestion::Begin { of: TraceOf::Ports(ports), snap: 64 })
     }
 
     #[test]
@@ -207,6 +212,6 @@ mod tests {
         traces.readers[0].read -= PATIENCE;
         traces.turn();
         assert!(traces.tracer.traced().keys.is_empty());
-        assert!(matches!(traces.answer(TraceQuestion::Read { id: 1 }, &[]), Answer::Error { .. }));
+        assert!(matches!(traces.answer(TraceQuestion::Read { id: 1 }), Answer::Error { .. }));
     }
 }

@@ -24,7 +24,7 @@ use crate::config::{Base, Driver, PortConfig};
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
 
 /// A program of AF_XDP ports: it brings packets to their sockets, and may do more.
-pub(super) trait Program: Send + DerefMut<Target = LoadedProgram> {
+pub(crate) trait Program: Send + DerefMut<Target = LoadedProgram> {
     /// Lets packets of a receive queue go to a socket.
     fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error>;
     /// The node has these addresses now.
@@ -76,7 +76,7 @@ pub(super) struct Interfaces<'c> {
 }
 
 /// All ports, and what must live as long as they do.
-pub(super) struct OpenPorts<P> {
+pub(crate) struct OpenPorts<P> {
     pub(super) devices: Vec<Device>,
     /// The ports of each interface.
     trunks: Vec<Vec<usize>>,

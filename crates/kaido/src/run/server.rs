@@ -9,7 +9,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::api::{Answer, Question};
+use serde_json::Value;
+
+use super::function::reply;
+use crate::api::Answer;
 
 /// Clients at once. Whoever has waited longest without a question gives way to a further one.
 const CLIENTS_MAX: usize = 16;
@@ -62,7 +65,7 @@ impl Server {
     }
 
     /// Takes in clients and questions, and answers.
-    pub(super) fn serve(&mut self, mut answer: impl FnMut(Question) -> Answer) {
+    pub(super) fn serve(&mut self, mut answer: impl FnMut(Value) -> Value) {
         for _ in 0..ACCEPTED_A_TURN {
             let Ok((stream, _)) = self.listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
@@ -92,7 +95,7 @@ impl Drop for Server {
 
 impl Client {
     /// Reads and writes what can be; `false` when the client is done with.
-    fn turn(&mut self, answer: &mut impl FnMut(Question) -> Answer) -> bool {
+    fn turn(&mut self, answer: &mut impl FnMut(Value) -> Value) -> bool {
         if Instant::now() > self.deadline {
             return false;
         }
@@ -131,18 +134,15 @@ impl Client {
     }
 }
 
-fn respond(line: &[u8], answer: &mut impl FnMut(Question) -> Answer) -> Answer {
+fn respond(line: &[u8], answer: &mut impl FnMut(Value) -> Value) -> Value {
     match serde_json::from_slice(line) {
         Ok(question) => answer(question),
-        Err(error) => Answer::Error { message: error.to_string() },
+        Err(error) => reply(&Answer::Error { message: error.to_string() }),
     }
 }
 
-fn encode(answer: &Answer) -> Vec<u8> {
-    let mut line = serde_json::to_vec(answer)
-        .unwrap_or_else(|error| format!("{{\"answer\":\"error\",\"message\":\"{error}\"}}").into_bytes());
-    line.push(b'\n');
-    line
+fn encode(answer: &Value) -> Vec<u8> {
+    format!("{answer}\n").into_bytes()
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn serve(server: &mut Server) {
-        server.serve(|_| Answer::Error { message: "answered".to_owned() });
+        server.serve(|_| Value::from("answered"));
     }
 
     /// Two hundred clients that connect and say nothing.

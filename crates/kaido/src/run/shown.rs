@@ -35,16 +35,17 @@ pub(super) fn port(
     }
 }
 
-/// Drops by port and reason, given each port's totals.
-pub(super) fn drops(ports: &[PortView], totals: impl Fn(usize) -> PortTotals) -> Vec<api::Drop> {
-    let of_port = |(at, port): (usize, &PortView)| {
+/// Drops by port and reason, given each port's totals. A port that has come meanwhile has none.
+pub(super) fn drops<'t>(ports: &[PortView], totals: impl Iterator<Item = &'t PortTotals>) -> Vec<api::Drop> {
+    let of_port = |(port, totals): (&PortView, &PortTotals)| {
         let name = port.name.clone();
-        totals(at).drops.into_iter().map(move |(reason, packets)| api::Drop {
+        let drops = totals.drops.clone();
+        drops.into_iter().map(move |(reason, packets)| api::Drop {
             port: name.clone(),
             reason: reason.name().to_owned(),
             meaning: reason.meaning().to_owned(),
             packets,
         })
     };
-    ports.iter().enumerate().flat_map(of_port).collect()
+    ports.iter().zip(totals).flat_map(of_port).collect()
 }

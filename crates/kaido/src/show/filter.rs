@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use kaido_wire::{EtherType, IpProtocol, gre, gtpu, ip, ipv4, ipv6, udp, vlan};
 
+use super::number;
 use super::pcapng::octets;
 use crate::api::{PacketDisposition, TracedPacket};
 use crate::config::Prefix;
@@ -79,6 +80,10 @@ impl FromStr for Filter {
     }
 }
 
+fn teid(text: &str) -> Option<u32> {
+    u32::try_from(number(text)?).ok()
+}
+
 fn what(kind: &str, value: &str) -> Result<FilterKind, String> {
     let fault = || format!("`{kind} {value}` is no term of a filter; {HELP}");
     let address = || value.parse::<IpAddr>().map_err(|_| fault());
@@ -87,7 +92,7 @@ fn what(kind: &str, value: &str) -> Result<FilterKind, String> {
         "ue" => address().map(FilterKind::Ue),
         "net" => Prefix::try_from(value.to_owned()).map(FilterKind::Net).map_err(|_| fault()),
         "port" => value.parse().map(FilterKind::Port).map_err(|_| fault()),
-        "teid" => super::teid(value).map(FilterKind::Teid).map_err(|_| fault()),
+        "teid" => teid(value).map(FilterKind::Teid).ok_or_else(fault),
         "proto" => {
             let named = match value {
                 "tcp" => Some(IpProtocol::TCP),

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::{Arg, ArgMatches, Command};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::filter::{self, Filter};
@@ -14,6 +14,7 @@ use super::{ask, unexpected};
 use crate::api::{
     self, Answer, PacketDisposition, Question, TraceOf, TraceQuestion, TraceRead, TracedPacket,
 };
+use crate::run::function::{FlowSelector, NetworkFunction};
 
 /// How often the node is asked.
 const PACE: Duration = Duration::from_millis(100);
@@ -37,13 +38,7 @@ pub(crate) struct TraceArgs {
 #[derive(Debug, clap::Args)]
 #[group(required = false, multiple = false)]
 struct FrameOf {
-    /// A UE's address; the session that has it, both ways.
-    #[arg(long, value_name = "ADDRESS")]
-    ue: Option<IpAddr>,
-    /// A session's SEID, as `kaido sessions` shows it.
-    #[arg(long, value_parser = seid)]
-    seid: Option<u64>,
-    /// A port of a node without sessions (GRE, NDN); may be given again. All ports when nothing is given.
+    /// A port of a function without sessions (GRE, NDN); may be given again. All ports when nothing is given.
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
 }
@@ -71,19 +66,27 @@ fn packets(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(crate) fn seid(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
-        None => text.parse(),
+/// Adds the options of the functions that name flows to `trace` and `capture`.
+pub(crate) fn with_selectors(command: Command, functions: &[&dyn NetworkFunction]) -> Command {
+    let selectors = || functions.iter().flat_map(|function| function.selectors());
+    let option = |selector: &FlowSelector| {
+        let check = selector.check;
+        let parser = move |text: &str| check(text).map(|()| text.to_owned());
+        let option = Arg::new(selector.name).long(selector.name).value_name(selector.value_name);
+        option.help(selector.help).value_parser(parser).group("FrameOf")
     };
-    parsed.map_err(|_| format!("`{text}` is no SEID; write 0x8000000000000001 or a decimal number"))
+    ["trace", "capture"]
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |sub| sub.args(selectors().map(option))))
 }
 
-impl FrameOf {
-    fn wanted(&self) -> TraceOf {
-        let session = self.ue.map(TraceOf::Ue).or_else(|| self.seid.map(TraceOf::Seid));
-        session.unwrap_or_else(|| TraceOf::Ports(self.port.clone()))
-    }
+/// The flow that the options of the functions name, if they do.
+pub(crate) fn flow_of(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Option<TraceOf> {
+    let mut selectors = functions.iter().flat_map(|function| function.selectors());
+    selectors.find_map(|selector| {
+        let value: &String = matches.get_one(selector.name)?;
+        Some(TraceOf::Flow { by: selector.name.to_owned(), value: value.clone() })
+    })
 }
 
 /// A trace on a node, ended when dropped.
@@ -94,8 +97,9 @@ struct Trace<'s> {
 }
 
 impl<'s> Trace<'s> {
-    fn begin(socket: &'s Path, of: &FrameOf, snap: usize) -> miette::Result<Self> {
-        match ask(socket, &Question::Trace(TraceQuestion::Begin { of: of.wanted(), snap }))? {
+    fn begin(socket: &'s Path, args: &TraceArgs, flow: Option<TraceOf>, snap: usize) -> miette::Result<Self> {
+        let of = flow.unwrap_or_else(|| TraceOf::Ports(args.of.port.clone()));
+        match ask(socket, &Question::Trace(TraceQuestion::Begin { of, snap }))? {
             Answer::TraceBegun { id, ports } => Ok(Self { socket, id, ports }),
             answer => Err(unexpected(&answer)),
         }
@@ -112,7 +116,7 @@ impl<'s> Trace<'s> {
 impl Drop for Trace<'_> {
     fn drop(&mut self) {
         // If it cannot be told, the node ends it by itself.
-        let _ = ask(self.socket, &Question::Trace(TraceQuestion::End { id: self.id }));
+        let _ = ask::<Answer>(self.socket, &Question::Trace(TraceQuestion::End { id: self.id }));
     }
 }
 
@@ -160,14 +164,22 @@ fn tell_lost(lost: u64) {
     }
 }
 
-/// `kaido trace`.
-pub(crate) fn trace(socket: &Path, json: bool, args: &TraceArgs) -> miette::Result<()> {
+/// `kaido trace`, of a flow or else of ports.
+///
+/// # Errors
+/// When no node answers, or it does not take the trace.
+pub(crate) fn trace(
+    socket: &Path,
+    json: bool,
+    args: &TraceArgs,
+    flow: Option<TraceOf>,
+) -> miette::Result<()> {
     let snap = match (json, &args.filter) {
         (true, _) => 65_535,
         (false, Some(_)) => filter::SNAP,
         (false, None) => 0,
     };
-    let trace = Trace::begin(socket, &args.of, snap)?;
+    let trace = Trace::begin(socket, args, flow, snap)?;
     let print = |packet: &TracedPacket| {
         if json {
             println!("{}", serde_json::to_string(packet).into_diagnostic()?);
@@ -181,8 +193,11 @@ pub(crate) fn trace(socket: &Path, json: bool, args: &TraceArgs) -> miette::Resu
     Ok(())
 }
 
-/// `kaido capture`.
-pub(crate) fn capture(socket: &Path, args: &CaptureArgs) -> miette::Result<()> {
+/// `kaido capture`, of a flow or else of ports.
+///
+/// # Errors
+/// When no node answers, it does not take the trace, or the file cannot be written.
+pub(crate) fn capture(socket: &Path, args: &CaptureArgs, flow: Option<TraceOf>) -> miette::Result<()> {
     let is_terminal = std::io::stdout().is_terminal();
     if args.write.as_os_str() == "-" && is_terminal {
         return Err(miette!(
@@ -192,7 +207,7 @@ pub(crate) fn capture(socket: &Path, args: &CaptureArgs) -> miette::Result<()> {
     }
     // What is kept must do for the filter.
     let least = args.trace.filter.as_ref().map_or(0, |_| filter::SNAP);
-    let trace = Trace::begin(socket, &args.trace.of, args.snap.max(least))?;
+    let trace = Trace::begin(socket, &args.trace, flow, args.snap.max(least))?;
     let failed = || format!("cannot write {}", args.write.display());
     let to: Box<dyn Write> = match args.write.as_os_str() == "-" {
         true => Box::new(std::io::stdout().lock()),
@@ -309,10 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn seids_are_read_as_they_are_shown() {
-        assert_eq!(seid("0x8000000000000001"), Ok(0x8000_0000_0000_0001));
-        assert_eq!(seid("17"), Ok(17));
-        assert!(seid("0xsession").is_err());
+    fn a_count_is_of_packets() {
         assert_eq!(packets("17"), Ok(17));
         assert!(packets("0").unwrap_err().contains("write 1 or more") && packets("x").is_err());
     }

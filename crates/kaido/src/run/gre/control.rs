@@ -1,39 +1,48 @@
 //! What a header remover shows at the control socket.
 
 use kaido_engine::PortTotals;
+use serde_json::Value;
 
+use super::api::{GreAnswer, GreQuestion};
 use super::rules::{Rules, forwarded};
-use crate::api::{Answer, Question};
-use crate::run::control::{CountedTraffic, FunctionView};
+use crate::api::{Answer, TraceQuestion};
+use crate::run::function::{DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
+use crate::run::port_trace::PortTraces;
 
 /// A header remover, as it is shown.
 pub(super) struct GreView {
-    /// What forwards, what `node.datapath` says, and why it is that.
-    pub(super) datapath: [&'static str; 3],
+    pub(super) datapath: DatapathChoice,
     pub(super) rules: Rules,
+    pub(super) traces: PortTraces,
 }
 
 impl FunctionView for GreView {
-    const FUNCTION: &'static str = "gre";
-
-    fn datapath(&self) -> [&'static str; 3] {
-        self.datapath
-    }
-
-    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<CountedTraffic> {
+    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
         let in_kernel = self.rules.in_kernel();
         let port = |(at, mut totals): (usize, PortTotals)| {
             self.rules.add_to(at, &mut totals, &in_kernel);
             let own = in_kernel.get(at).and_then(Option::as_ref);
             (totals, own.map(|own| (forwarded(own), own.octets_sent)).unwrap_or_default())
         };
-        by_workers.into_iter().enumerate().map(port).collect()
+        FunctionStatus {
+            datapath: self.datapath.clone(),
+            counted: by_workers.into_iter().enumerate().map(port).collect(),
+            more: Value::Null,
+        }
     }
 
-    fn answer(&self, question: Question) -> Answer {
-        match question {
-            Question::Gre => Answer::Gre(self.rules.status()),
-            _ => Answer::Error { message: "this node removes GRE headers, and has no sessions".to_owned() },
-        }
+    fn answer(&mut self, question: &Value) -> Option<Value> {
+        Some(match own_question(question, &["gre"])? {
+            Ok(GreQuestion::Gre) => reply(&GreAnswer::Gre(self.rules.status())),
+            Err(answer) => answer,
+        })
+    }
+
+    fn trace(&mut self, question: TraceQuestion) -> Answer {
+        self.traces.answer(question)
+    }
+
+    fn turn(&mut self) {
+        self.traces.turn();
     }
 }

@@ -1,57 +1,50 @@
 //! What the header remover offers to be scraped, and as JSON.
 
-use kaido_metrics::{Exposition, Family, Format};
+use kaido_engine::PortTotals;
+use kaido_metrics::{Exposition, Family};
+use kaido_xdp::gre::GreCounters;
 
+use super::api::{GreAnswer, GreInKernel, GreRule};
+use super::families as f;
 use super::rules::Rules;
-use crate::api::{Answer, GreInKernel, GreRule};
-use crate::run::metrics::{Figures, MetricsSource, families as f};
-use crate::run::shown;
+use crate::run::metrics::MetricsSource;
 
 /// Where figures are read.
 pub(super) struct GreMetrics {
-    figures: Figures,
     rules: Rules,
+    /// By port, as the programs had it when last looked at.
+    in_kernel: Vec<Option<GreCounters>>,
 }
 
 impl GreMetrics {
-    pub(super) const fn new(figures: Figures, rules: Rules) -> Self {
-        Self { figures, rules }
+    pub(super) const fn new(rules: Rules) -> Self {
+        Self { rules, in_kernel: Vec::new() }
     }
 }
 
 impl MetricsSource for GreMetrics {
-    fn metrics(&mut self, format: Format) -> Option<String> {
-        self.figures.look();
-        let in_kernel = self.rules.in_kernel();
-        let mut out = Exposition::new(format);
-        self.figures.node(&mut out);
-        self.figures.ports(|at, totals| self.rules.add_to(at, totals, &in_kernel), &mut out);
+    fn look(&mut self) -> bool {
+        self.in_kernel = self.rules.in_kernel();
+        true
+    }
+
+    fn add_kernel(&self, at: usize, totals: &mut PortTotals) {
+        self.rules.add_to(at, totals, &self.in_kernel);
+    }
+
+    fn metrics(&self, out: &mut Exposition) {
         let status = self.rules.status();
-        rules(&status.rules, &mut out);
-        kernel(&status.kernel, &mut out);
-        self.figures.rest(&mut out);
-        Some(out.finish())
+        rules(&status.rules, out);
+        kernel(&status.kernel, out);
     }
 
     fn document(&mut self, path: &str) -> Option<String> {
-        let answer = match path {
-            "/v1/gre" => Answer::Gre(self.rules.status()),
-            "/v1/drops" => {
-                let in_kernel = self.rules.in_kernel();
-                let totals = |at| {
-                    let mut totals = shown::totals(&self.figures.workers, at);
-                    self.rules.add_to(at, &mut totals, &in_kernel);
-                    totals
-                };
-                Answer::Drops { drops: shown::drops(&self.figures.ports, totals) }
-            }
-            _ => return None,
-        };
-        serde_json::to_string(&answer).ok()
+        let is_own = self.paths().contains(&path);
+        is_own.then(|| serde_json::to_string(&GreAnswer::Gre(self.rules.status())).ok()).flatten()
     }
 
     fn paths(&self) -> &'static [&'static str] {
-        &["/v1/gre", "/v1/drops"]
+        &["/v1/gre"]
     }
 }
 

@@ -1,95 +1,109 @@
 //! The GRE header remover of `kaido run`.
 
+mod api;
 mod control;
+mod families;
 mod metrics;
 mod ports;
 mod rules;
-
-use std::time::Instant;
+mod show;
 
 use kaido_gre::{Gre, SharedState};
+use kaido_metrics::Family;
 use miette::IntoDiagnostic;
 
 use self::control::GreView;
 use self::metrics::GreMetrics;
 use self::ports::Ports;
 use self::rules::Rules;
-use super::board::{Health, Heartbeat};
-use super::control::Control;
-use super::metrics::Figures;
+use super::board::Heartbeat;
+use super::function::{ConfiguredFunction, DatapathChoice, FunctionContext, NetworkFunction, Running};
 use super::port_trace::PortTraces;
-use super::{NodeContext, WorkerSet, export, notify};
-use crate::config::{Datapath, GreConfig};
+use crate::config::{Base, Datapath, GreConfig};
+use crate::show::ControlTarget;
+
+/// Its name in the file.
+const NAME: &str = "gre";
+
+/// Removes GRE headers.
+pub(crate) struct GreFunction;
+
+impl NetworkFunction for GreFunction {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn families(&self) -> &'static [Family] {
+        families::FAMILIES
+    }
+
+    fn show(&self, at: &ControlTarget) -> Option<miette::Result<()>> {
+        Some(show::gre(&at.socket, at.json))
+    }
+}
+
+impl ConfiguredFunction for GreConfig {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn run(&self, context: FunctionContext) -> miette::Result<()> {
+        run(self, context)
+    }
+}
 
 /// Runs a header remover until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-pub(super) fn run(config: &GreConfig, context: NodeContext) -> miette::Result<()> {
-    let NodeContext { stop, server, scraped, pool } = context;
+fn run(config: &GreConfig, context: FunctionContext) -> miette::Result<()> {
+    let pool = context.pool;
     let mut ports = Ports::open(config, pool)?;
     let shared =
         SharedState::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
     let queues = ports.opened.take_queues();
     let mut counters = Vec::new();
-    let worker_set = WorkerSet::start(&config.base, pool, queues, || {
+    let worker_set = context.start_workers(&config.base, queues, || {
         let function = Gre::new(&shared, ports.opened.routes());
         counters.push(function.counters());
         Ok(Box::new(function))
     })?;
     ports.opened.attach()?;
     ports.opened.watch(worker_set.inboxes(), None)?;
-    let shown = ports.opened.board().clone();
-    let heartbeat = Heartbeat::new();
-    let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
+    let board = ports.opened.board().clone();
     let workers = worker_set.counters();
-    let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
-        node_id,
         frames = pool.frames(),
         pages = %pool.pages(),
-        ports = shown.len(),
+        ports = board.len(),
         workers = workers.len(),
         rules = ports.settings().names().len(),
         "the header remover runs"
     );
     let datapath = datapath(*config.base.node.datapath.get_ref());
-    let rules = Rules::new(shared, counters, ports.programs(), shown.clone());
-    let exporter = scraped.map(|endpoint| {
-        let figures =
-            Figures::new(("gre", datapath[0]), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, GreMetrics::new(figures, rules.clone()), health)
-    });
-    let exporter = exporter.transpose()?;
-    let traces =
-        PortTraces::new(worker_set.tracer(), shown.list().into_iter().map(|port| port.name).collect());
-    let function = GreView { datapath, rules };
-    let mut control = Control {
-        server,
-        node_id,
-        started: Instant::now(),
-        pool,
-        ports: shown,
-        heartbeat,
+    let rules = Rules::new(shared, counters, ports.programs(), board.clone());
+    let traces = PortTraces::new(worker_set.tracer(), board.clone());
+    let mut control = context.run(Running {
+        node_id: None,
+        datapath: datapath.chosen,
+        board,
         workers,
-        traces,
-        function,
-    };
-    notify(&[sd_notify::NotifyState::Ready]);
-    control.run(&stop, || worker_set.has_lost());
-    notify(&[sd_notify::NotifyState::Stopping]);
-    if let Some(exporter) = exporter {
-        exporter.stop();
-    }
-    worker_set.end(&mut ports.opened, &stop)
+        metrics: Box::new(GreMetrics::new(rules.clone())),
+        heartbeat: Heartbeat::new(),
+    });
+    control.run(&mut GreView { datapath, rules, traces }, || worker_set.has_lost());
+    worker_set.end(&mut ports.opened, &control)
 }
 
 /// What forwards, what the configuration says, and why it is that.
-const fn datapath(configured: Datapath) -> [&'static str; 3] {
-    match configured {
-        Datapath::Auto => {
-            ["engine", "auto", "the programs of a header remover are for node.datapath = \"xdp\""]
-        }
-        _ => [configured.name(), configured.name(), "node.datapath says so"],
-    }
+fn datapath(configured: Datapath) -> DatapathChoice {
+    let (chosen, reason) = match configured {
+        Datapath::Auto => ("engine", "the programs of a header remover are for node.datapath = \"xdp\""),
+        _ => (configured.name(), "node.datapath says so"),
+    };
+    DatapathChoice { chosen, configured: configured.name(), reason: reason.to_owned() }
 }

@@ -6,8 +6,8 @@ use kaido_engine::PortTotals;
 use kaido_gre::{RuleCounters, RuleTotals, SharedState, Verdict};
 use kaido_xdp::gre::{GreCounters, GreProgram};
 
+use super::api;
 use super::ports::Programs;
-use crate::api;
 use crate::run::board::PortBoard;
 
 /// Where it is read.

@@ -1,84 +1,145 @@
-//! The figures that every function has, as families of samples.
+//! The figures that every node has, as families of samples.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use kaido_engine::shared::{SharedTotals, cycles};
 use kaido_engine::{DropReason, FramePool, HistogramTotals, PortId, PortTotals, WorkerCounters};
-use kaido_metrics::{Buckets, Exposition, Family, Value};
+use kaido_metrics::{Buckets, Exposition, Family, Format, Value};
 
-use super::families as f;
 use super::process::Process;
+use super::{MetricsSource, families as f};
+use crate::api;
 use crate::run::board::{PortBoard, PortState, PortView};
+use crate::run::function::Running;
+use crate::run::shown;
 
-/// Where they are read.
-pub(in crate::run) struct Figures {
-    /// Name of the function, as the configuration has it.
-    pub(in crate::run) function: &'static str,
-    pub(in crate::run) node_id: String,
-    pub(in crate::run) datapath: &'static str,
-    /// When the node started, by both clocks.
-    pub(in crate::run) started: (SystemTime, Instant),
-    /// The time stamp counter at that moment.
-    pub(in crate::run) started_cycles: u64,
-    pub(in crate::run) pool: &'static FramePool,
+/// A running function, as it is scraped.
+pub(in crate::run) struct FunctionFigures {
+    /// Its name, as the configuration has it.
+    name: &'static str,
+    datapath: &'static str,
     board: PortBoard,
     /// As they were when last looked at.
-    pub(in crate::run) ports: Vec<PortView>,
-    pub(in crate::run) workers: Vec<Arc<WorkerCounters>>,
+    ports: Vec<PortView>,
+    workers: Vec<Arc<WorkerCounters>>,
+    /// Number of its first worker in the node.
+    first_worker: usize,
+    /// What it has beside.
+    pub(super) source: Box<dyn MetricsSource>,
+}
+
+impl FunctionFigures {
+    /// Of a function that runs.
+    pub(in crate::run) fn new(name: &'static str, first_worker: u8, running: Running) -> Self {
+        let Running { datapath, board, workers, metrics, .. } = running;
+        let ports = board.list();
+        Self { name, datapath, board, ports, workers, first_worker: first_worker.into(), source: metrics }
+    }
+
+    /// What was counted on its ports, the kernel's datapath included.
+    fn totals(&self) -> Vec<PortTotals> {
+        let of_port = |(at, port): (usize, &PortView)| {
+            let mut totals = shown::totals(&self.workers, at);
+            self.source.add_kernel(at, &mut totals);
+            totals.to_kernel += port.left_to_kernel;
+            totals
+        };
+        self.ports.iter().enumerate().map(of_port).collect()
+    }
+
+    /// Looks at its ports, and has it look at what it counts; `false` when that cannot be had in time.
+    fn look(&mut self) -> bool {
+        self.ports = self.board.list();
+        self.source.look()
+    }
+
+    /// Its drops, by port and reason.
+    fn drops(&self) -> Vec<api::Drop> {
+        shown::drops(&self.ports, self.totals().iter())
+    }
+
+    /// Its workers with their numbers in the node.
+    fn numbered(&self) -> impl Iterator<Item = (String, &WorkerCounters)> {
+        let workers = self.workers.iter().enumerate();
+        workers.map(|(at, worker)| ((self.first_worker + at).to_string(), &**worker))
+    }
+}
+
+/// Where the figures of a node are read.
+pub(in crate::run) struct Figures {
+    node_id: String,
+    /// When the node started, by both clocks.
+    started: (SystemTime, Instant),
+    /// The time stamp counter at that moment.
+    started_cycles: u64,
+    pool: &'static FramePool,
+    pub(super) functions: Vec<FunctionFigures>,
 }
 
 impl Figures {
     /// Of a node that starts now.
     pub(in crate::run) fn new(
-        (function, datapath): (&'static str, &'static str),
         node_id: String,
         pool: &'static FramePool,
-        board: PortBoard,
-        workers: Vec<Arc<WorkerCounters>>,
+        functions: Vec<FunctionFigures>,
     ) -> Self {
-        Self {
-            function,
-            node_id,
-            datapath,
-            started: (SystemTime::now(), Instant::now()),
-            started_cycles: cycles::now(),
-            pool,
-            ports: board.list(),
-            board,
-            workers,
-        }
+        let started = (SystemTime::now(), Instant::now());
+        Self { node_id, started, started_cycles: cycles::now(), pool, functions }
     }
 
-    /// Looks at the ports: before each scrape.
-    pub(in crate::run) fn look(&mut self) {
-        self.ports = self.board.list();
+    /// Has every function look.
+    fn look(&mut self) -> bool {
+        self.functions.iter_mut().all(FunctionFigures::look)
+    }
+
+    /// Drops by port and reason; `None` when the figures of a function cannot be had in time.
+    pub(super) fn drops(&mut self) -> Option<Vec<api::Drop>> {
+        self.look().then(|| self.functions.iter().flat_map(FunctionFigures::drops).collect())
+    }
+
+    /// The text of a scrape; `None` when the figures of a function cannot be had in time.
+    pub(super) fn render(&mut self, format: Format) -> Option<String> {
+        if !self.look() {
+            return None;
+        }
+        let mut out = Exposition::new(format);
+        self.node(&mut out);
+        self.functions.iter().for_each(|function| function.source.metrics(&mut out));
+        self.ports(&mut out);
+        self.workers(&mut out);
+        self.timing(&mut out);
+        self.shared_queues(&mut out);
+        self.process(&mut out);
+        Some(out.finish())
     }
 
     /// What the node is, and its pool.
-    pub(in crate::run) fn node(&self, out: &mut Exposition) {
-        let info = [env!("CARGO_PKG_VERSION"), self.function, &self.node_id, self.datapath];
-        out.family(&f::BUILD_INFO).add(&info, 1_u64);
-        one(out, &f::WORKERS, self.workers.len());
+    fn node(&self, out: &mut Exposition) {
+        let mut info = out.family(&f::BUILD_INFO);
+        for function in &self.functions {
+            let labels = [env!("CARGO_PKG_VERSION"), function.name, &self.node_id, function.datapath];
+            info.add(&labels, 1_u64);
+        }
+        one(out, &f::WORKERS, self.functions.iter().map(|function| function.workers.len()).sum::<usize>());
         one(out, &f::FRAMES, self.pool.frames());
         one(out, &f::FRAME_BYTES, self.pool.frame_size().bytes());
         one(out, &f::FRAMES_FREE, self.pool.free_frames());
     }
 
-    /// Of the ports, given what a datapath in the kernel adds to the totals of the port of that number.
-    pub(in crate::run) fn ports(&self, in_kernel: impl Fn(usize, &mut PortTotals), out: &mut Exposition) {
-        let totals: Vec<(&PortView, PortTotals)> = self
-            .ports
-            .iter()
-            .enumerate()
-            .map(|(at, port)| {
-                let counters = self.workers.iter().map(|worker| &**worker);
-                let mut totals = PortTotals::of(counters, number(at));
-                in_kernel(at, &mut totals);
-                totals.to_kernel += port.left_to_kernel;
-                (port, totals)
-            })
-            .collect();
+    /// All ports, in the order of the functions.
+    fn all_ports(&self) -> impl Iterator<Item = &PortView> {
+        self.functions.iter().flat_map(|function| &function.ports)
+    }
+
+    /// All workers with their numbers.
+    fn numbered(&self) -> impl Iterator<Item = (String, &WorkerCounters)> {
+        self.functions.iter().flat_map(FunctionFigures::numbered)
+    }
+
+    fn ports(&self, out: &mut Exposition) {
+        let totals = self.functions.iter().flat_map(|function| function.ports.iter().zip(function.totals()));
+        let totals: Vec<(&PortView, PortTotals)> = totals.collect();
         let mut by_port = |family: &'static Family, value: fn(&PortTotals) -> u64| {
             let mut samples = out.family(family);
             totals.iter().for_each(|(port, totals)| {
@@ -99,19 +160,19 @@ impl Figures {
             }
         }
         let mut info = out.family(&f::PORT_INFO);
-        self.ports.iter().for_each(|port| {
+        self.all_ports().for_each(|port| {
             info.add(&[&port.name, &port.how], 1_u64);
         });
         let mut up = out.family(&f::PORT_UP);
-        self.ports.iter().for_each(|port| {
+        self.all_ports().for_each(|port| {
             up.add(&[&port.name], u64::from(port.state == PortState::Up));
         });
         let mut rebinds = out.family(&f::PORT_REBINDS);
-        self.ports.iter().for_each(|port| {
+        self.all_ports().for_each(|port| {
             rebinds.add(&[&port.name], port.rebinds);
         });
         let mut mtu = out.family(&f::PORT_MTU);
-        self.ports.iter().for_each(|port| {
+        self.all_ports().for_each(|port| {
             mtu.add(&[&port.name], port.mtu);
         });
         let mut backlog = out.family(&f::PORT_BACKLOG);
@@ -122,19 +183,9 @@ impl Figures {
         });
     }
 
-    /// Of the workers, and of the process.
-    pub(in crate::run) fn rest(&self, out: &mut Exposition) {
-        self.workers(out);
-        self.timing(out);
-        self.shared_queues(out);
-        self.process(out);
-    }
-
     fn workers(&self, out: &mut Exposition) {
-        let numbered =
-            || self.workers.iter().enumerate().map(|(number, worker)| (number.to_string(), worker));
         let mut seconds = out.family(&f::WORKER_SECONDS);
-        for (number, worker) in numbered() {
+        for (number, worker) in self.numbered() {
             let spent = worker.polling();
             for (state, ns) in
                 [("busy", spent.busy_ns), ("adaptive", spent.adaptive_ns), ("interrupt", spent.interrupt_ns)]
@@ -144,7 +195,7 @@ impl Figures {
         }
         let mut counted = |family: &'static Family, value: fn(&WorkerCounters) -> u64| {
             let mut samples = out.family(family);
-            numbered().for_each(|(number, worker)| {
+            self.numbered().for_each(|(number, worker)| {
                 samples.add(&[&number], value(worker));
             });
         };
@@ -161,7 +212,7 @@ impl Figures {
             });
         }
         let mut batches = out.family(&f::BATCHES);
-        numbered().for_each(|(number, worker)| {
+        self.numbered().for_each(|(number, worker)| {
             batches.histogram(&[&number], &buckets(&worker.batches(), 1.0));
         });
     }
@@ -170,7 +221,7 @@ impl Figures {
     fn timing(&self, out: &mut Exposition) {
         let mut stages: Vec<(&str, HistogramTotals)> = Vec::new();
         let mut latency: Option<HistogramTotals> = None;
-        for worker in &self.workers {
+        for (_, worker) in self.numbered() {
             for (name, totals) in worker.stages() {
                 match stages.iter_mut().find(|(known, _)| *known == name) {
                     Some((_, sum)) => *sum += &totals,
@@ -228,7 +279,7 @@ impl Figures {
             }
         }
         let mut waiting = out.family(&f::SHARED_WAITING);
-        for port in &self.ports {
+        for port in self.all_ports() {
             let of_port = || shared.iter().filter(|(_, name, _)| *name == port.name);
             if of_port().next().is_some() {
                 let claimed: u64 = of_port().map(|(.., totals)| totals.blocks).sum();
@@ -252,10 +303,11 @@ impl Figures {
     }
 
     fn each_worker_port<'s>(&'s self, mut visit: impl FnMut(&str, &'s WorkerCounters, PortId, &'s PortView)) {
-        for (worker, counters) in self.workers.iter().enumerate() {
-            let worker = worker.to_string();
-            for (at, port) in self.ports.iter().enumerate() {
-                visit(&worker, counters, number(at), port);
+        for function in &self.functions {
+            for (worker, counters) in function.numbered() {
+                for (at, port) in function.ports.iter().enumerate() {
+                    visit(&worker, counters, number(at), port);
+                }
             }
         }
     }

@@ -1,13 +1,13 @@
 //! `[metrics]`: the node's counters, for a Prometheus that scrapes, and what a function says of itself as JSON.
 //!
 //! ```text
-//!   GET /metrics ─▶ this thread ─▶ the function's figures: what workers, tables and the kernel's datapath count
-//!   GET /v1/…    ─▶ this thread ─▶ the function's documents
+//!   GET /metrics ─▶ this thread ─▶ figures of node and functions: what workers, tables and the kernel's datapath count
+//!   GET /v1/…    ─▶ this thread ─▶ documents of node and functions
 //!   GET /healthz ─▶ this thread ─▶ 200 where all ports are up and the control loop turns, else 503 and what is the matter
 //! ```
 //! Whatever a client does, workers and control loop wait for nobody.
 
-pub(in crate::run) mod families;
+mod families;
 mod figures;
 mod process;
 
@@ -17,27 +17,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kaido_metrics::{Endpoint, Format, Request, Response};
+use kaido_engine::PortTotals;
+use kaido_metrics::{Endpoint, Exposition, Format, Request, Response};
 
-pub(crate) use self::families::table;
-#[cfg(test)]
-pub(in crate::run) use self::families::tests::names;
-pub(in crate::run) use self::figures::{Figures, one};
+pub(crate) use self::families::families;
+pub(crate) use self::families::{FAMILIES as NODE_FAMILIES, table};
+pub(in crate::run) use self::figures::{Figures, FunctionFigures, one};
 use super::board::Health;
+use crate::api::Answer;
 
 /// Scrapes that come closer together get the same text.
 const FRESH: Duration = Duration::from_millis(100);
+/// Path of the drops of all ports.
+const DROPS: &str = "/v1/drops";
 
-/// What a function offers at the endpoint.
-pub(super) trait MetricsSource: Send {
-    /// Its figures; `None` when they cannot be had in time.
-    fn metrics(&mut self, format: Format) -> Option<String>;
+/// What a function offers at the endpoint beside the figures that every node has.
+pub(crate) trait MetricsSource: Send {
+    /// Is called before each scrape; `false` where its figures cannot be had in time.
+    fn look(&mut self) -> bool {
+        true
+    }
+
+    /// Adds what a datapath in the kernel has counted on the port of that number.
+    fn add_kernel(&self, _at: usize, _totals: &mut PortTotals) {}
+
+    /// Writes its families.
+    fn metrics(&self, out: &mut Exposition);
 
     /// The JSON document at a path; `None` where there is none.
-    fn document(&mut self, path: &str) -> Option<String>;
+    fn document(&mut self, _path: &str) -> Option<String> {
+        None
+    }
 
     /// Paths of its documents.
-    fn paths(&self) -> &'static [&'static str];
+    fn paths(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// The thread that is scraped.
@@ -60,15 +75,11 @@ impl Exporter {
     ///
     /// # Errors
     /// When the thread cannot be made.
-    pub(super) fn start(
-        mut endpoint: Endpoint,
-        source: Box<dyn MetricsSource>,
-        health: Health,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(mut endpoint: Endpoint, figures: Figures, health: Health) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            let mut scrape = Scrape { source, health, fresh: None };
+            let mut scrape = Scrape { figures, health, fresh: None };
             endpoint.serve(&stopped, |request| scrape.answer(request));
         })?;
         Ok(Self { stop, thread })
@@ -85,7 +96,7 @@ impl Exporter {
 
 /// What answers scrapes.
 struct Scrape {
-    source: Box<dyn MetricsSource>,
+    figures: Figures,
     health: Health,
     fresh: Option<(Instant, Format, String)>,
 }
@@ -102,10 +113,18 @@ impl Scrape {
                 false => Response::text(503, &troubles.join("\n")),
             };
         }
-        if let Some(body) = self.source.document(request.path) {
-            return Response { status: 200, content_type: "application/json", body };
+        let json = |body| Response { status: 200, content_type: "application/json", body };
+        if request.path == DROPS {
+            let drops = self.figures.drops().map(|drops| Answer::Drops { drops });
+            let body = drops.and_then(|answer| serde_json::to_string(&answer).ok());
+            return body.map_or_else(unanswered, json);
         }
-        let others: String = self.source.paths().iter().map(|path| format!(", {path}")).collect();
+        let mut functions = self.figures.functions.iter_mut();
+        if let Some(body) = functions.find_map(|function| function.source.document(request.path)) {
+            return json(body);
+        }
+        let of_functions = self.figures.functions.iter().flat_map(|function| function.source.paths());
+        let others: String = [DROPS].iter().chain(of_functions).map(|path| format!(", {path}")).collect();
         match request.path {
             "/" => Response::text(200, &format!("Kaido: /metrics, /healthz{others}")),
             _ => Response::text(404, &format!("there is only /metrics, /healthz{others}")),
@@ -115,12 +134,16 @@ impl Scrape {
     fn metrics(&mut self, format: Format) -> Response {
         let is_fresh = |&(at, of, _): &(Instant, Format, String)| at.elapsed() < FRESH && of == format;
         if !self.fresh.as_ref().is_some_and(is_fresh) {
-            let Some(text) = self.source.metrics(format) else {
-                return Response::text(503, "the control loop does not answer");
+            let Some(text) = self.figures.render(format) else {
+                return unanswered();
             };
             self.fresh = Some((Instant::now(), format, text));
         }
         let body = self.fresh.as_ref().map(|(.., text)| text.clone()).unwrap_or_default();
         Response { status: 200, content_type: format.content_type(), body }
     }
+}
+
+fn unanswered() -> Response {
+    Response::text(503, "the control loop does not answer")
 }

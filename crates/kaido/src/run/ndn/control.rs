@@ -1,25 +1,39 @@
 //! What a router shows at the control socket; of names and faces it speaks NDN itself.
 
 use kaido_engine::PortTotals;
+use serde_json::Value;
 
-use crate::api::{Answer, Question};
-use crate::run::control::{CountedTraffic, FunctionView};
+use crate::api::{Answer, TraceQuestion};
+use crate::run::function::{DatapathChoice, FunctionStatus, FunctionView};
+use crate::run::port_trace::PortTraces;
+
+/// What forwards.
+pub(super) const DATAPATH: &str = "engine";
 
 /// A router, as it is shown.
-pub(super) struct RouterView;
+pub(super) struct RouterView {
+    pub(super) traces: PortTraces,
+}
 
 impl FunctionView for RouterView {
-    const FUNCTION: &'static str = "ndn";
-
-    fn datapath(&self) -> [&'static str; 3] {
-        ["engine", "engine", "an NDN router forwards in the engine"]
+    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
+        let reason = "an NDN router forwards in the engine".to_owned();
+        FunctionStatus {
+            datapath: DatapathChoice { chosen: DATAPATH, configured: DATAPATH, reason },
+            counted: by_workers.into_iter().map(|totals| (totals, (0, 0))).collect(),
+            more: Value::Null,
+        }
     }
 
-    fn counted(&self, by_workers: Vec<PortTotals>) -> Vec<CountedTraffic> {
-        by_workers.into_iter().map(|totals| (totals, (0, 0))).collect()
+    fn answer(&mut self, _: &Value) -> Option<Value> {
+        None
     }
 
-    fn answer(&self, _: Question) -> Answer {
-        Answer::Error { message: "this node routes NDN: ask it with `kaido ndn`".to_owned() }
+    fn trace(&mut self, question: TraceQuestion) -> Answer {
+        self.traces.answer(question)
+    }
+
+    fn turn(&mut self) {
+        self.traces.turn();
     }
 }

@@ -2,65 +2,54 @@
 
 use std::sync::Arc;
 
-use kaido_metrics::{Exposition, Format};
+use kaido_metrics::Exposition;
 use kaido_ndn::balance::Balance;
 use kaido_ndn::router::{Observer, WorkerReport};
 use kaido_ndn::tier::TierReport;
 
-use crate::api::Answer;
+use super::families as f;
 use crate::ndn::entries::Workers;
-use crate::run::metrics::{Figures, MetricsSource, families as f};
-use crate::run::shown;
+use crate::run::metrics::MetricsSource;
 
 /// Where figures are read.
 pub(super) struct NdnMetrics {
-    figures: Figures,
     router: Observer,
     balance: Arc<Balance>,
+    first_worker: u32,
 }
 
 impl NdnMetrics {
-    pub(super) const fn new(figures: Figures, router: Observer, balance: Arc<Balance>) -> Self {
-        Self { figures, router, balance }
+    /// Of a router, whose first worker has that number in the node.
+    pub(super) fn new(router: Observer, balance: Arc<Balance>, first_worker: u8) -> Self {
+        Self { router, balance, first_worker: first_worker.into() }
     }
 }
 
 impl MetricsSource for NdnMetrics {
-    fn metrics(&mut self, format: Format) -> Option<String> {
-        self.figures.look();
-        let mut out = Exposition::new(format);
-        self.figures.node(&mut out);
-        self.figures.ports(|_, _| {}, &mut out);
+    fn metrics(&self, out: &mut Exposition) {
         out.family(&f::NDN_FACES).add(&[], self.router.faces() as u64);
         out.family(&f::NDN_PREFIXES).add(&[], self.router.prefixes() as u64);
-        let workers: Vec<(String, WorkerReport)> = (0..)
+        let workers: Vec<(String, WorkerReport)> = (self.first_worker..)
             .zip(self.router.workers())
             .filter_map(|(number, report): (u32, _)| Some((number.to_string(), report?)))
             .collect();
-        forwarding(&workers, &mut out);
+        forwarding(&workers, out);
         out.family(&f::NDN_HOT).add(&[], self.balance.hot_names().len() as u64);
-        handoffs(&workers, &mut out);
+        handoffs(&workers, out);
         if let Some(tier) = self.router.tier() {
-            disk(&tier, &mut out);
+            disk(&tier, out);
         }
-        self.figures.rest(&mut out);
-        Some(out.finish())
     }
 
     fn document(&mut self, path: &str) -> Option<String> {
         match path {
             "/v1/ndn" => serde_json::to_string(&Workers::from(&self.router.sharing())).ok(),
-            "/v1/drops" => {
-                let totals = |at| shown::totals(&self.figures.workers, at);
-                serde_json::to_string(&Answer::Drops { drops: shown::drops(&self.figures.ports, totals) })
-                    .ok()
-            }
             _ => None,
         }
     }
 
     fn paths(&self) -> &'static [&'static str] {
-        &["/v1/ndn", "/v1/drops"]
+        &["/v1/ndn"]
     }
 }
 

@@ -1,6 +1,7 @@
 //! The NDN router of `kaido run`.
 
 mod control;
+mod families;
 mod keys;
 mod management;
 mod metrics;
@@ -12,7 +13,9 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use clap::{FromArgMatches, Subcommand};
 use kaido_engine::PortId;
+use kaido_metrics::Family;
 use kaido_ndn::face::{FaceBounds, FaceUri, Faces};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings, UnixAccess};
@@ -22,17 +25,19 @@ use kaido_ndn::table::{Admit, CsSettings, NameHash, PitSettings};
 use kaido_ndn::tier::Tier;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use self::control::RouterView;
+use self::control::{DATAPATH, RouterView};
 use self::management::Management;
 use self::metrics::NdnMetrics;
 use self::ports::Ports;
 use self::workers::Workers;
-use super::board::{Health, Heartbeat, PortView};
-use super::control::Control;
-use super::metrics::Figures;
+use super::board::{Heartbeat, PortView};
+use super::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
 use super::port_trace::PortTraces;
-use super::{NodeContext, WorkerSet, export, notify};
-use crate::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
+use crate::config::{AdmitName, Base, ListenConfig, NdnConfig, UnsolicitedName, group_number};
+use crate::ndn::NdnArgs;
+
+/// Its name in the file.
+const NAME: &str = "ndn";
 
 /// Where this host has its groups.
 const GROUPS: &str = "/etc/group";
@@ -40,12 +45,57 @@ const GROUPS: &str = "/etc/group";
 /// How the host port is shown.
 const HOST_PORT: &str = "host";
 
+/// Routes NDN.
+pub(crate) struct NdnFunction;
+
+// Commands that only a router has. No doc comment: it would describe the whole command line.
+#[derive(Debug, clap::Subcommand)]
+enum NdnCommand {
+    /// Command an NDN router, list what it has, ask it for Data and publish.
+    Ndn(NdnArgs),
+}
+
+impl NetworkFunction for NdnFunction {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn families(&self) -> &'static [Family] {
+        families::FAMILIES
+    }
+
+    fn commands(&self, command: clap::Command) -> clap::Command {
+        NdnCommand::augment_subcommands(command)
+    }
+
+    fn execute(&self, command: &clap::ArgMatches) -> Option<miette::Result<()>> {
+        NdnCommand::has_subcommand(command.subcommand_name()?).then(|| {
+            let NdnCommand::Ndn(args) = NdnCommand::from_arg_matches(command).into_diagnostic()?;
+            crate::ndn::run(&args)
+        })
+    }
+}
+
+impl ConfiguredFunction for NdnConfig {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn run(&self, context: FunctionContext) -> miette::Result<()> {
+        run(self, context)
+    }
+}
+
 /// Runs a router until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-pub(super) fn run(config: &NdnConfig, context: NodeContext) -> miette::Result<()> {
-    let NodeContext { stop, server, scraped, pool } = context;
+fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
+    let pool = context.pool;
     let authority = keys::authority(config)?;
     let mut ports = Ports::open(config, pool)?;
     let faces = faces(config);
@@ -69,7 +119,7 @@ pub(super) fn run(config: &NdnConfig, context: NodeContext) -> miette::Result<()
         AdmitName::AskedAgain => Admit::AskedAgain,
     };
     let mut mailboxes = Vec::new();
-    let worker_set = WorkerSet::start(&config.base, pool, queues, || {
+    let worker_set = context.start_workers(&config.base, queues, || {
         // At most 64.
         let number = u8::try_from(mailboxes.len()).unwrap_or(u8::MAX);
         let mut forwarder = Forwarder::new(&shared, &team.settings(&settings, number), Instant::now())
@@ -106,50 +156,33 @@ pub(super) fn run(config: &NdnConfig, context: NodeContext) -> miette::Result<()
     let router = node.observer();
     let management = Management::start(config, node, authority, &host_control)?;
     ports.opened.watch(worker_set.inboxes(), None)?;
-    let shown = ports.opened.board().clone();
-    let ethernet_ports = shown.list().into_iter().map(|port| port.name).collect();
-    shown.push(PortView::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
+    let board = ports.opened.board().clone();
+    // Before those that are no ports of Ethernet.
+    let traces = PortTraces::new(worker_set.tracer(), board.clone());
+    board.push(PortView::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
     if let Some(name) = team.shown() {
-        shown.push(PortView::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));
+        board.push(PortView::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));
     }
-    let heartbeat = Heartbeat::new();
-    let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
     let workers = worker_set.counters();
-    let node_id = rustix::system::uname().nodename().to_string_lossy().into_owned();
     tracing::info!(
-        node_id,
         frames = pool.frames(),
         pages = %pool.pages(),
-        ports = shown.len(),
+        ports = board.len(),
         workers = workers.len(),
         "the NDN router runs"
     );
-    let exporter = scraped.map(|endpoint| {
-        let figures = Figures::new(("ndn", "engine"), node_id.clone(), pool, shown.clone(), workers.clone());
-        export(endpoint, NdnMetrics::new(figures, router, team.balance), health)
-    });
-    let exporter = exporter.transpose()?;
-    let traces = PortTraces::new(worker_set.tracer(), ethernet_ports);
-    let function = RouterView;
-    let mut control = Control {
-        server,
-        node_id,
-        started: Instant::now(),
-        pool,
-        ports: shown,
-        heartbeat,
+    let metrics = NdnMetrics::new(router, team.balance, context.first_worker);
+    let mut control = context.run(Running {
+        node_id: None,
+        datapath: DATAPATH,
+        board,
         workers,
-        traces,
-        function,
-    };
-    notify(&[sd_notify::NotifyState::Ready]);
-    control.run(&stop, || worker_set.has_lost() || management.has_ended());
-    notify(&[sd_notify::NotifyState::Stopping]);
-    if let Some(exporter) = exporter {
-        exporter.stop();
-    }
+        metrics: Box::new(metrics),
+        heartbeat: Heartbeat::new(),
+    });
+    control.run(&mut RouterView { traces }, || worker_set.has_lost() || management.has_ended());
     management.stop();
-    let ended = worker_set.end(&mut ports.opened, &stop);
+    let ended = worker_set.end(&mut ports.opened, &control);
     // After the workers, which have given it what they held.
     drop(tier);
     ended

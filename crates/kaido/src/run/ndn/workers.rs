@@ -14,7 +14,7 @@ use miette::{IntoDiagnostic, WrapErr};
 
 use super::ports::Ports;
 use crate::config::{Driver, NdnConfig};
-use crate::run::Queue;
+use crate::run::ports::Queue;
 
 /// What the workers have beside a function each.
 pub(super) struct Workers {

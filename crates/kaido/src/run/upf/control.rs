@@ -5,11 +5,10 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::port::DatagramRooms;
-use kaido_engine::{BATCH_MAX, FramePool, Notifier, PortTotals, WorkerCounters};
+use kaido_engine::{BATCH_MAX, PortTotals};
 use kaido_n4::{Seid, Teid};
 use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, Transmit, UnreportedUsage, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
@@ -18,7 +17,9 @@ use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::slow_path::SlowPathReason;
 use kaido_xdp::offload::PassReason;
 use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::Value;
 
+use super::api::{self, SessionsOf, UpfAnswer, UpfQuestion};
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
 use super::kernel_watch::KernelWatch;
@@ -30,12 +31,10 @@ use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
 use super::trace;
 use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
-use crate::api::{self, Answer, Question, SessionsOf};
+use crate::api::{Answer, Count, TraceQuestion};
 use crate::config::Prefix;
-use crate::run::board::{Heartbeat, PortBoard, PortView};
-use crate::run::server::Server;
-use crate::run::shown;
-use crate::run::workers;
+use crate::run::board::PortBoard;
+use crate::run::function::{ControlLoop, DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
 
 /// Longest wait: how soon what has no deadline is done, such as echo requests that are due.
 const PACE: Duration = Duration::from_millis(100);
@@ -72,20 +71,16 @@ pub(super) struct Control {
     pub(super) control_guard: ControlGuard,
     pub(super) lag: Lag,
     pub(super) memory: Watch,
-    pub(super) server: Server,
-    pub(super) node_id: String,
-    pub(super) started: Instant,
-    pub(super) pool: &'static FramePool,
+    /// Questions of the node, and whether it is to stop.
+    pub(super) control: ControlLoop,
     pub(super) ports: PortBoard,
-    pub(super) heartbeat: Heartbeat,
     /// Which datapath there is, and why.
     pub(super) choice: Choice,
     /// Of the datapath in the kernel, where there is one.
     pub(super) kernel: Option<KernelCounters>,
     pub(super) kernel_watch: Option<KernelWatch>,
-    pub(super) workers: Vec<Arc<WorkerCounters>>,
-    /// Who asks for metrics, where they may be scraped.
-    pub(super) scrapes: Option<MetricsQuestion>,
+    /// Who asks for metrics.
+    pub(super) scrapes: MetricsQuestion,
     /// Control planes that are listened to; empty for all.
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
@@ -98,8 +93,6 @@ pub(super) struct Control {
     pub(super) rooms: DatagramRooms,
     /// Room for one datagram of N4 tunnels.
     pub(super) buffer: Box<[u8]>,
-    /// Where workers and scrapes wake the loop.
-    pub(super) notifier: Arc<Notifier>,
 }
 
 /// Rooms in which a datagram that is longer than any that is looked at can be told from it.
@@ -113,12 +106,11 @@ pub(super) fn datagram_buffer() -> Box<[u8]> {
 }
 
 impl Control {
-    /// Turns until `stop` is set or `failed` says so, then lets the control planes release what they have.
-    pub(super) fn run(&mut self, stop: &AtomicBool, failed: impl Fn() -> bool) {
-        while !stop.load(Ordering::Relaxed) && !failed() {
+    /// Turns until the node is to stop or `failed` says so, then lets the control planes release what they have.
+    pub(super) fn run(&mut self, failed: impl Fn() -> bool) {
+        while !self.control.is_stopping() && !failed() {
             self.turn();
         }
-        crate::run::log_stop();
         let mut out = Vec::new();
         self.endpoint.request_release(Instants::now(), RELEASE_GRACE, &mut out);
         self.send(&out, None);
@@ -157,7 +149,7 @@ impl Control {
     }
 
     fn turn(&mut self) {
-        self.heartbeat.beat();
+        self.control.beat();
         self.wait();
         self.control_guard.turn();
         if let Some(percent) = self.lag.look(Instant::now()) {
@@ -178,74 +170,42 @@ impl Control {
         let mut out = Vec::new();
         self.endpoint.poll(Instants::now(), &mut out);
         self.send(&out, None);
-        if let Some(scrapes) = &mut self.scrapes {
-            scrapes.serve(&self.endpoint, &self.lag, self.unknown_peers + self.waiting.dropped());
-        }
-        let dropped = self.waiting.dropped();
-        let Self { endpoint, server, node_id, started, pool, ports, workers, unknown_peers, .. } = self;
-        let (choice, kernel, kernel_watch) = (&self.choice, &self.kernel, self.kernel_watch.as_ref());
-        server.serve(|question| {
-            let in_kernel = kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
-            let (started, unknown_peers) = (*started, [*unknown_peers, dropped]);
-            let ports = &ports.list();
-            let view = |endpoint| View {
-                endpoint,
-                node_id,
-                started,
-                pool,
-                ports,
-                choice,
-                kernel_watch,
-                in_kernel,
-                workers,
-                unknown_peers,
-            };
-            match question {
-                Question::Status => Answer::Status(Box::new(view(endpoint).status())),
-                Question::Sessions { skip, limit, of } if of == SessionsOf::default() => {
-                    view(endpoint).sessions(skip, limit)
-                }
-                Question::Sessions { skip, limit, of } => {
-                    let found = wanted(endpoint.service_mut(), of);
-                    let listed = found.iter().skip(skip).take(limit.min(SESSIONS_LISTED_MAX));
-                    Answer::Sessions { total: found.len(), sessions: listed.map(session).collect() }
-                }
-                Question::Session { seid } => detail(endpoint.service_mut(), Seid(seid)),
-                Question::Drops => {
-                    let view = view(endpoint);
-                    Answer::Drops { drops: shown::drops(ports, |at| view.totals(at)) }
-                }
-                Question::Gre => Answer::Error { message: "this node is a user plane".to_owned() },
-                Question::Trace(question) => {
-                    let now = endpoint.node_time(Instants::now());
-                    trace::answer(endpoint.service_mut(), ports, question, now)
-                }
-            }
+        let unknown_peers = self.unknown_peers + self.waiting.dropped();
+        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers);
+        let in_kernel = self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
+        self.control.serve(&mut UpfView {
+            endpoint: &mut self.endpoint,
+            ports: &self.ports,
+            choice: &self.choice,
+            kernel_watch: self.kernel_watch.as_ref(),
+            in_kernel,
+            unknown_peers: [self.unknown_peers, self.waiting.dropped()],
         });
     }
 
     fn wait(&self) {
-        self.notifier.arm();
+        let notifier = self.control.notifier();
+        notifier.arm();
         // Checked after the notifier was armed: who has an event from now on notifies.
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: self.idle_for().subsec_nanos().into() };
-        let own = [self.notifier.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
+        let own = [notifier.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
         let tunnels = self.n4_tunnels.iter().flat_map(|tunnels| tunnels.descriptors());
-        let descriptors = own.chain(tunnels).chain(self.server.descriptors());
+        let descriptors = own.chain(tunnels);
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
-        self.notifier.disarm();
+        notifier.disarm();
     }
 
     /// How long nothing has to be done, if nobody says anything: less than a second.
     fn idle_for(&self) -> Duration {
         let upf = self.endpoint.service();
         let (_, events) = upf.node().events();
-        if events > 0 || !self.waiting.is_empty() || self.endpoint.has_more() {
+        let is_asked = !self.control.is_quiet();
+        if is_asked || events > 0 || !self.waiting.is_empty() || self.endpoint.has_more() {
             return Duration::ZERO;
         }
-        let hurries =
-            self.endpoint.is_waiting() || self.scrapes.as_ref().is_some_and(MetricsQuestion::is_busy);
+        let hurries = self.endpoint.is_waiting() || self.scrapes.is_busy();
         let pace = match self.kernel {
             _ if hurries => PACE_WAITING,
             Some(_) => PACE_IN_KERNEL,
@@ -371,42 +331,69 @@ impl Control {
 }
 
 /// What questions are answered from.
-struct View<'c> {
-    endpoint: &'c Endpoint<Upf>,
-    node_id: &'c str,
-    started: Instant,
-    pool: &'static FramePool,
-    ports: &'c [PortView],
+struct UpfView<'c> {
+    endpoint: &'c mut Endpoint<Upf>,
+    ports: &'c PortBoard,
     choice: &'c Choice,
     kernel_watch: Option<&'c KernelWatch>,
     /// By port, where there is a datapath in the kernel.
     in_kernel: Vec<KernelCounts>,
-    workers: &'c [Arc<WorkerCounters>],
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
     unknown_peers: [u64; 2],
 }
 
-impl View<'_> {
-    fn sessions(&self, skip: usize, limit: usize) -> Answer {
+impl FunctionView for UpfView<'_> {
+    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
+        let port = |(at, mut totals): (usize, PortTotals)| {
+            offload::add_to(&mut totals, at, &self.in_kernel);
+            (totals, self.in_kernel.get(at).map(offload::forwarded).unwrap_or_default())
+        };
+        FunctionStatus {
+            datapath: DatapathChoice {
+                chosen: self.choice.chosen.name(),
+                configured: self.choice.configured.name(),
+                reason: self.choice.reason.clone(),
+            },
+            counted: by_workers.into_iter().enumerate().map(port).collect(),
+            more: reply(&self.upf_status()),
+        }
+    }
+
+    fn answer(&mut self, question: &Value) -> Option<Value> {
+        let question = match own_question(question, &UpfQuestion::NAMES)? {
+            Ok(question) => question,
+            Err(answer) => return Some(answer),
+        };
+        Some(reply(&match question {
+            UpfQuestion::Sessions { skip, limit, of } if of == SessionsOf::default() => {
+                self.sessions(skip, limit)
+            }
+            UpfQuestion::Sessions { skip, limit, of } => {
+                let found = wanted(self.endpoint.service_mut(), of);
+                let listed = found.iter().skip(skip).take(limit.min(SESSIONS_LISTED_MAX));
+                UpfAnswer::Sessions { total: found.len(), sessions: listed.map(session).collect() }
+            }
+            UpfQuestion::Session { seid } => detail(self.endpoint.service_mut(), Seid(seid)),
+        }))
+    }
+
+    fn trace(&mut self, question: TraceQuestion) -> Answer {
+        let now = self.endpoint.node_time(Instants::now());
+        trace::answer(self.endpoint.service_mut(), &self.ports.list(), question, now)
+    }
+}
+
+impl UpfView<'_> {
+    fn sessions(&self, skip: usize, limit: usize) -> UpfAnswer {
         let upf = self.endpoint.service();
         let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
-        Answer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
+        UpfAnswer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
     }
 
-    fn totals(&self, at: usize) -> PortTotals {
-        let mut totals = shown::totals(self.workers, at);
-        offload::add_to(&mut totals, at, &self.in_kernel);
-        totals
-    }
-
-    fn status(&self) -> api::Status {
+    fn upf_status(&self) -> api::UpfStatus {
         let upf = self.endpoint.service();
         let node = upf.node();
         let volume = upf.volume();
-        let ports = self.ports.iter().enumerate().map(|(at, port)| {
-            let in_kernel = self.in_kernel.get(at).map(offload::forwarded).unwrap_or_default();
-            shown::port(port, &self.totals(at), in_kernel)
-        });
         let peers = self.endpoint.peers().map(|peer| api::Peer {
             node_id: peer.node_id.to_string(),
             address: peer.address.to_string(),
@@ -418,47 +405,32 @@ impl View<'_> {
                 Some((_, value)) => format!("{} {value}", sample.name),
                 None => sample.name.to_owned(),
             };
-            api::Count { name, count: sample.value }
+            Count { name, count: sample.value }
         });
         let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
         let unknown_peers = names.into_iter().zip(self.unknown_peers).filter(|(_, count)| *count > 0);
-        let unknown_peers = unknown_peers.map(|(name, count)| api::Count { name: name.to_owned(), count });
-        api::Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            function: "upf".to_owned(),
-            node_id: self.node_id.to_owned(),
-            uptime_s: self.started.elapsed().as_secs(),
-            workers: self.workers.len(),
-            frame_pages: self.pool.pages().to_string(),
-            frames: self.pool.frames(),
-            frame_bytes: self.pool.frame_size().bytes(),
-            frames_free: self.pool.free_frames(),
-            datapath: self.choice.chosen.name().to_owned(),
-            datapath_configured: self.choice.configured.name().to_owned(),
-            datapath_reason: self.choice.reason.clone(),
-            ports: ports.collect(),
-            per_worker: workers::workers(self.workers, self.ports),
-            upf: Some(api::UpfStatus {
-                sessions: upf.len(),
-                sessions_max: node.settings.sessions_max,
-                table_pages: node.table.memory().pages.to_string(),
-                uplink_bytes: volume.uplink_bytes,
-                downlink_bytes: volume.downlink_bytes,
-                forms: upf.forms().map(form).collect(),
-                slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
-                kernel: upf.kernel_records().map(|records| self.in_kernel(records)),
-                peers: peers.collect(),
-                paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
-                pfcp: pfcp.chain(unknown_peers).collect(),
-            }),
+        let unknown_peers = unknown_peers.map(|(name, count)| Count { name: name.to_owned(), count });
+        api::UpfStatus {
+            sessions: upf.len(),
+            sessions_max: node.settings.sessions_max,
+            table_pages: node.table.memory().pages.to_string(),
+            uplink_bytes: volume.uplink_bytes,
+            downlink_bytes: volume.downlink_bytes,
+            forms: upf.forms().map(form).collect(),
+            slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
+            kernel: upf.kernel_records().map(|records| self.in_kernel(records)),
+            peers: peers.collect(),
+            paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
+            pfcp: pfcp.chain(unknown_peers).collect(),
         }
     }
 
     /// The kernel's datapath, which has so many records.
     fn in_kernel(&self, records: usize) -> api::OffloadStatus {
+        let ports = self.ports.list();
         let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
         let refusal = |(at, why): (usize, String)| {
-            let port = self.ports.get(at).map_or_else(String::new, |port| port.name.clone());
+            let port = ports.get(at).map_or_else(String::new, |port| port.name.clone());
             api::KernelRefusal { port, why }
         };
         api::OffloadStatus {
@@ -470,10 +442,10 @@ impl View<'_> {
     }
 
     /// What the kernel's datapath left, by reason, of all ports.
-    fn handed(&self) -> Vec<api::Count> {
+    fn handed(&self) -> Vec<Count> {
         let count = |hand| self.in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
         let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
-        counts.filter(|(_, count)| *count > 0).map(|(name, count)| api::Count { name, count }).collect()
+        counts.filter(|(_, count)| *count > 0).map(|(name, count)| Count { name, count }).collect()
     }
 }
 
@@ -571,7 +543,7 @@ fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {
 }
 
 /// A session and its rules.
-fn detail(upf: &mut Upf, seid: Seid) -> Answer {
+fn detail(upf: &mut Upf, seid: Seid) -> UpfAnswer {
     let rules = upf.rules_of(seid).map(serde_json::to_value);
     let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
     match (summary, rules) {
@@ -579,10 +551,10 @@ fn detail(upf: &mut Upf, seid: Seid) -> Answer {
             let shares = upf.kernel_shares(seid).unwrap_or_default();
             let endpoints = &upf.node().settings.endpoints;
             let kernel = shares.iter().map(|share| kernel_share(share, endpoints)).collect();
-            Answer::Session(Box::new(api::SessionDetail { session: session(&summary), kernel, rules }))
+            UpfAnswer::Session(Box::new(api::SessionDetail { session: session(&summary), kernel, rules }))
         }
-        (_, Some(Err(error))) => Answer::Error { message: format!("the rules cannot be shown: {error}") },
-        _ => Answer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
+        (_, Some(Err(error))) => UpfAnswer::Error { message: format!("the rules cannot be shown: {error}") },
+        _ => UpfAnswer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
     }
 }
 

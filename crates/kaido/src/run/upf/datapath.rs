@@ -4,11 +4,11 @@ use kaido_engine::FramePool;
 use kaido_xdp::Offload;
 use kaido_xdp::offload::FrameLosses;
 
+use super::UpfStartFault;
 use super::memory::{self, Memory};
 use super::offload;
 use crate::config::{Datapath, UpfConfig};
 use crate::datapath::{PortFacts, by_ports};
-use crate::run::StartFault;
 use crate::run::ports::Device;
 use kaido_xsk::BindMode;
 
@@ -51,13 +51,13 @@ pub(super) struct Tables {
 ///
 /// # Errors
 /// When the kernel refuses the tables.
-pub(super) fn asked_for(config: &UpfConfig) -> Result<Option<(Choice, Option<Tables>)>, StartFault> {
+pub(super) fn asked_for(config: &UpfConfig) -> Result<Option<(Choice, Option<Tables>)>, UpfStartFault> {
     let configured = *config.base.node.datapath.get_ref();
     let tables = match configured {
         Datapath::Auto => return Ok(None),
         Datapath::Engine => None,
         Datapath::Xdp | Datapath::Hybrid => {
-            let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
+            let fault = |error: kaido_xdp::Error| UpfStartFault::Datapath { fault: error.to_string() };
             let offload = Offload::load(&offload::config(config)).map_err(fault)?;
             let losses = offload.count_losses();
             let losses =

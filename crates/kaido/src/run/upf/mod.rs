@@ -1,5 +1,6 @@
 //! The user plane of `kaido run`.
 
+pub(crate) mod api;
 mod control;
 mod control_guard;
 mod datapath;
@@ -13,22 +14,27 @@ mod metrics;
 mod n4_tunnels;
 mod offload;
 mod ports;
+mod session;
+mod show;
 mod trace;
 mod unknown_peers;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::{FramePool, Notifier};
+use clap::{FromArgMatches, Subcommand};
+use kaido_engine::FramePool;
+use kaido_metrics::Family;
 use kaido_n4::Ipv6Prefix;
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::Node;
 use kaido_upf::path::Path;
-use miette::{IntoDiagnostic, WrapErr, miette};
+use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
+use thiserror::Error;
 
 pub(crate) use self::datapath::no_room_for_tables;
 
@@ -40,26 +46,148 @@ use self::listen::listen;
 use self::memory::Memory;
 use self::metrics::{Sources, UpfMetrics};
 use self::ports::Ports;
+use self::show::SessionsArgs;
 use self::unknown_peers::UnknownPeers;
-use super::board::{Health, Heartbeat};
-use super::metrics::Figures;
-use super::{NodeContext, StartFault, WorkerSet, export, notify};
-use crate::config::{Datapath, UpfConfig};
+use super::StartFault;
+use super::board::Heartbeat;
+use super::function::{ConfiguredFunction, FlowSelector, FunctionContext, NetworkFunction, Running};
+use crate::api::Status;
+use crate::config::{Base, Datapath, UpfConfig};
+use crate::show::ControlTarget;
+
+/// Its name in the file.
+const NAME: &str = "upf";
+
+/// UPF and PGW-U.
+pub(crate) struct UpfFunction;
+
+// Commands that only a user plane has. No doc comment: it would describe the whole command line.
+#[derive(Debug, clap::Subcommand)]
+enum UpfCommand {
+    /// List the sessions of a running user plane.
+    Sessions {
+        #[command(flatten)]
+        at: ControlTarget,
+        /// Sessions to pass over.
+        #[arg(long, default_value_t = 0)]
+        skip: usize,
+        /// Most sessions to list.
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        of: SessionsArgs,
+    },
+    /// Show a session with its rules as they are installed.
+    Session {
+        /// Its SEID, as `kaido sessions` shows it.
+        #[arg(value_parser = trace::seid)]
+        seid: u64,
+        #[command(flatten)]
+        at: ControlTarget,
+    },
+}
+
+impl NetworkFunction for UpfFunction {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn families(&self) -> &'static [Family] {
+        metrics::families::FAMILIES
+    }
+
+    fn selectors(&self) -> &'static [FlowSelector] {
+        &trace::SELECTORS
+    }
+
+    fn commands(&self, command: clap::Command) -> clap::Command {
+        UpfCommand::augment_subcommands(command)
+    }
+
+    fn execute(&self, command: &clap::ArgMatches) -> Option<miette::Result<()>> {
+        UpfCommand::has_subcommand(command.subcommand_name()?).then(|| {
+            match UpfCommand::from_arg_matches(command).into_diagnostic()? {
+                UpfCommand::Sessions { at, skip, limit, of } => {
+                    show::sessions(&at.socket, at.json, (skip, limit), of.wanted())
+                }
+                UpfCommand::Session { seid, at } => session::session(&at.socket, at.json, seid),
+            }
+        })
+    }
+
+    fn print_summary(&self, status: &Status) {
+        show::print_summary(status);
+    }
+
+    fn print_status(&self, status: &Status) {
+        show::print_status(status);
+    }
+}
+
+impl ConfiguredFunction for UpfConfig {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn run(&self, context: FunctionContext) -> miette::Result<()> {
+        run(self, context)
+    }
+}
+
+/// Why a user plane could not start.
+#[derive(Debug, Error, Diagnostic)]
+pub(super) enum UpfStartFault {
+    /// A port could not be opened.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Port(#[from] StartFault),
+    /// The kernel did not take the datapath.
+    #[error("node.datapath: {fault}")]
+    #[diagnostic(help(
+        "it needs root, or CAP_BPF and CAP_NET_ADMIN, and memory for the maps; or use datapath = \"engine\""
+    ))]
+    Datapath {
+        /// What went wrong.
+        fault: String,
+    },
+    /// There is not so much memory.
+    #[error("node.sessions_max: {fault}")]
+    #[diagnostic(help("set it to as many sessions as there are to be, or give the node more memory"))]
+    Memory {
+        /// What it would take, and what there is.
+        fault: String,
+    },
+    /// A listening address could not be bound.
+    #[error("pfcp.listen: cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: std::io::Error,
+        /// How to mend it.
+        #[help]
+        help: String,
+    },
+}
 
 /// Runs a user plane until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-pub(super) fn run(config: &UpfConfig, context: NodeContext) -> miette::Result<()> {
-    let NodeContext { stop, server, scraped, pool } = context;
+fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
+    let pool = context.pool;
     let addresses = config.pfcp.listen.get_ref().iter().map(|listen| listen.0);
     let sockets = listen(addresses, |address| config.base.makes(address)).map_err(|(address, error)| {
         let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
-        StartFault::Listen { address, error, help }
+        UpfStartFault::Listen { address, error, help }
     })?;
     check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool)?;
-    let control_guard = guard(&ports, &sockets, scraped.as_ref())
+    let control_guard = guard(&ports, &sockets, context.scraped.take())
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = ports.settings(config)?;
@@ -77,7 +205,7 @@ pub(super) fn run(config: &UpfConfig, context: NodeContext) -> miette::Result<()
     }
     let queues = ports.opened.take_queues();
     let kernel_return = Arc::new(ports.kernel_return());
-    let worker_set = WorkerSet::start(&config.base, pool, queues, || {
+    let worker_set = context.start_workers(&config.base, queues, || {
         let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
         let path = path.with_kernel_return(kernel_return.clone());
         Ok(Box::new(match &ports.n4_tunnels {
@@ -89,92 +217,76 @@ pub(super) fn run(config: &UpfConfig, context: NodeContext) -> miette::Result<()
     let exits = ports.exit_watch();
     let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
     ports.watch(&node.settings, worker_set.inboxes())?;
-    let shown = ports.opened.board().clone();
-    let heartbeat = Heartbeat::new();
-    let health = Health { board: shown.clone(), heartbeat: heartbeat.clone() };
-    let counters = worker_set.counters();
+    let board = ports.opened.board().clone();
+    let workers = worker_set.counters();
     tracing::info!(
         node_id,
         frames = pool.frames(),
         pages = %pool.pages(),
-        ports = shown.len(),
-        workers = counters.len(),
+        ports = board.len(),
+        workers = workers.len(),
         "the user plane runs"
     );
-    let notifier = Notifier::new().into_diagnostic()?;
-    node.listen(notifier.clone());
+    node.listen(context.notifier().clone());
     let choice = ports.choice().clone();
     let datapath = choice.chosen;
     let kernel = || choice.is_kernel().then(|| ports.kernel_counters());
-    let exporter = scraped.map(|endpoint| {
-        let figures =
-            Figures::new(("upf", datapath.name()), node_id.clone(), pool, shown.clone(), counters.clone());
-        let sources = Sources { figures, node: node.clone(), kernel: kernel() };
-        let (source, asked) = UpfMetrics::new(sources, notifier.clone());
-        export(endpoint, source, health).map(|exporter| (exporter, asked))
-    });
-    let (exporter, asked) = exporter.transpose()?.unzip();
-    let mut control = Control {
-        endpoint,
-        lag: Lag::of(&sockets),
-        memory: memory::Watch::new(Instant::now()),
-        sockets,
-        n4_tunnels: ports.n4_tunnels.clone(),
-        control_guard,
-        server,
-        node_id,
-        started: Instant::now(),
-        pool,
-        ports: shown,
-        heartbeat,
-        choice: choice.clone(),
-        kernel: kernel(),
-        kernel_watch: exits.map(KernelWatch::new),
-        workers: counters,
-        scrapes: asked,
-        allow: config.pfcp.allow.clone(),
-        unknown_peers: 0,
-        waiting: UnknownPeers::default(),
-        spoken_to: HashMap::new(),
-        rooms: datagram_rooms(),
-        buffer: datagram_buffer(),
-        notifier,
-    };
+    let sources = Sources { board: board.clone(), node: node.clone(), kernel: kernel() };
+    let (metrics, scrapes) = UpfMetrics::new(sources, context.notifier().clone());
     warn_of_strangers(config);
     if config.gtpu.bind_gnb && datapath != Datapath::Engine {
         tracing::info!(
             "gtpu.bind_gnb: the uplink of bound sessions stays with the workers, as the kernel does not compare outer sources"
         );
     }
-    notify(&[sd_notify::NotifyState::Ready]);
-    control.run(&stop, || worker_set.has_lost());
-    notify(&[sd_notify::NotifyState::Stopping]);
-    if let Some(exporter) = exporter {
-        // A scrape that waits for the control loop is told that there is none any more.
-        control.scrapes = None;
-        exporter.stop();
-    }
-    worker_set.end(&mut ports.opened, &stop)
+    let control = context.run(Running {
+        node_id: Some(node_id),
+        datapath: datapath.name(),
+        board: board.clone(),
+        workers,
+        metrics: Box::new(metrics),
+        heartbeat: Heartbeat::new(),
+    });
+    let mut control = Control {
+        control,
+        endpoint,
+        lag: Lag::of(&sockets),
+        memory: memory::Watch::new(Instant::now()),
+        sockets,
+        n4_tunnels: ports.n4_tunnels.clone(),
+        control_guard,
+        ports: board,
+        choice: choice.clone(),
+        kernel: kernel(),
+        kernel_watch: exits.map(KernelWatch::new),
+        scrapes,
+        allow: config.pfcp.allow.clone(),
+        unknown_peers: 0,
+        waiting: UnknownPeers::default(),
+        spoken_to: HashMap::new(),
+        rooms: datagram_rooms(),
+        buffer: datagram_buffer(),
+    };
+    control.run(|| worker_set.has_lost());
+    worker_set.end(&mut ports.opened, &control.control)
 }
 
 /// Guards the sockets of PFCP and of the metrics from the data network.
 fn guard(
     ports: &Ports,
     sockets: &[UdpSocket],
-    scraped: Option<&kaido_metrics::Endpoint>,
+    scraped: Option<(OwnedFd, IpAddr)>,
 ) -> std::io::Result<ControlGuard> {
     let mut guarded = Vec::new();
     for socket in sockets {
         guarded.push((socket.as_fd().try_clone_to_owned()?, socket.local_addr()?.ip()));
     }
-    if let Some(endpoint) = scraped {
-        guarded.push((endpoint.as_fd().try_clone_to_owned()?, endpoint.address()?.ip()));
-    }
+    guarded.extend(scraped);
     ControlGuard::new(&ports.opened.devices, guarded)
 }
 
 /// Whether the machine has memory for as many sessions as it may be asked for.
-fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> {
+fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), UpfStartFault> {
     let frames = (pool.frames() * pool.frame_size().bytes()) as u64;
     let in_kernel = match config.base.node.datapath.get_ref() {
         // Where they are not sure to be, the choice looks for itself.
@@ -183,7 +295,7 @@ fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> 
     };
     let sessions = *config.base.node.sessions_max.get_ref();
     match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {
-        Some(fault) => Err(StartFault::Memory { fault }),
+        Some(fault) => Err(UpfStartFault::Memory { fault }),
         None => Ok(()),
     }
 }

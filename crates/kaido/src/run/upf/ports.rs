@@ -21,13 +21,13 @@ use kaido_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_xdp::{Pass, Roles, Steering, SteeringConfig};
 use toml::Spanned;
 
+use super::UpfStartFault;
 use super::datapath::{self, Choice, Tables};
 use super::exits::{ExitWatch, Exits};
 use super::kernel_return::ProgramReturn;
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
-use crate::run::StartFault;
 use crate::run::ports::{Device, Interfaces, OpenPorts, PortRequirements, Program, fault, lock, routable};
 use kaido_engine::FramePool;
 
@@ -161,7 +161,7 @@ pub(super) struct Ports {
 
 impl Ports {
     /// Opens every port; no program is attached yet.
-    pub(super) fn open(config: &UpfConfig, pool: &'static FramePool) -> Result<Self, StartFault> {
+    pub(super) fn open(config: &UpfConfig, pool: &'static FramePool) -> Result<Self, UpfStartFault> {
         let is_bridged = |port: &PortConfig| config.is_bridged(port.name.get_ref());
         let found = Interfaces::look(&config.base, pool, is_bridged)?;
         let endpoints = endpoints(config, &found)?;
@@ -221,7 +221,7 @@ impl Ports {
     }
 
     /// What the user plane is told of the ports.
-    pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, StartFault> {
+    pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, UpfStartFault> {
         let mut instances: Vec<Instance> = Vec::new();
         let mut ports = Vec::new();
         for device in &self.opened.devices {
@@ -297,9 +297,9 @@ impl Ports {
     }
 
     /// The usage counters that the kernel counts in too, and the policers that it takes from; `None` when the workers do all.
-    pub(super) fn cells(&self) -> Result<Option<(UsageCounters, Policers)>, StartFault> {
+    pub(super) fn cells(&self) -> Result<Option<(UsageCounters, Policers)>, UpfStartFault> {
         let Some(offload) = &self.offload else { return Ok(None) };
-        let fault = |fault: String| StartFault::Datapath { fault };
+        let fault = |fault: String| UpfStartFault::Datapath { fault };
         let cells =
             offload.with(|offload| offload.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
         let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
@@ -310,11 +310,11 @@ impl Ports {
     }
 
     /// The datapath in the kernel, where there is one, told of the node.
-    pub(super) fn take_kernel(&mut self, node: &Node) -> Result<Option<XdpOffload>, StartFault> {
+    pub(super) fn take_kernel(&mut self, node: &Node) -> Result<Option<XdpOffload>, UpfStartFault> {
         let Some(offload) = self.offload.take() else { return Ok(None) };
         let settings = &node.settings;
         offload.with(|offload| offload.begin_policers(node.policers.age()));
-        let fault = |error: kaido_xdp::Error| StartFault::Datapath { fault: error.to_string() };
+        let fault = |error: kaido_xdp::Error| UpfStartFault::Datapath { fault: error.to_string() };
         offload
             .with(|offload| offload.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
             .map_err(fault)?;
@@ -372,8 +372,10 @@ impl Ports {
         &mut self,
         settings: &NodeSettings,
         inboxes: Vec<Arc<Inbox>>,
-    ) -> Result<(), StartFault> {
-        let Some((offload, exits)) = self.kernel.clone() else { return self.opened.watch(inboxes, None) };
+    ) -> Result<(), UpfStartFault> {
+        let Some((offload, exits)) = self.kernel.clone() else {
+            return Ok(self.opened.watch(inboxes, None)?);
+        };
         let mut settings = settings.clone();
         let sends: Vec<bool> = self.opened.devices.iter().map(|device| device.program.is_some()).collect();
         let hook = move |at: usize, device: Option<&Device>| {
@@ -384,7 +386,7 @@ impl Ports {
                 tracing::error!(%error, "the datapath in the kernel was not told of the node's addresses");
             }
         };
-        self.opened.watch(inboxes, Some(Box::new(hook)))
+        Ok(self.opened.watch(inboxes, Some(Box::new(hook)))?)
     }
 
     /// How to ask for what the kernel's datapath has counted.
@@ -444,7 +446,7 @@ fn is_gtpu(config: &PortConfig) -> bool {
 }
 
 /// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
-fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, StartFault> {
+fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, UpfStartFault> {
     let gtpu: Vec<_> = found.ports().filter(|(port, _)| is_gtpu(port)).collect();
     let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
     let wanted = &config.gtpu.addresses;
@@ -455,18 +457,18 @@ fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, 
             Some(_) => "addresses = [\"ADDRESS/LEN\"] of the port".to_owned(),
             None => format!("`ip address add ADDRESS/LEN dev {name}`"),
         };
-        return Err(fault(first, format!("{name} has no address for tunnels"), help));
+        return Err(fault(first, format!("{name} has no address for tunnels"), help).into());
     }
     if let Some(foreign) = wanted.iter().find(|addr| !own.contains(addr)) {
         let listed: Vec<_> = own.iter().map(ToString::to_string).collect();
         let said = format!("gtpu.addresses: {foreign} is not an address of an n3 or n9 port");
-        return Err(fault(first, said, format!("their addresses are {}", listed.join(", "))));
+        return Err(fault(first, said, format!("their addresses are {}", listed.join(", "))).into());
     }
     Ok(if wanted.is_empty() { own } else { wanted.clone() })
 }
 
 /// Sockets of the kernel at our tunnel addresses. Where packet sockets take GTP-U they must be there, lest the kernel refuses it.
-fn n4_tunnels(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<N4Tunnels>, StartFault> {
+fn n4_tunnels(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<N4Tunnels>, UpfStartFault> {
     if endpoints.is_empty() {
         return Ok(None);
     }
@@ -480,7 +482,7 @@ fn n4_tunnels(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<N4Tunne
         (Ok(tunnels), _) => Ok(Some(tunnels)),
         (Err(error), Some(device)) => {
             let help = "another process has UDP port 2152; `ss -lunp` shows which";
-            Err(fault(&device.config, error, help))
+            Err(fault(&device.config, error, help).into())
         }
         (Err(error), None) => {
             tracing::warn!(%error, "GTP-U of control planes that only N4 leads to is not sent and not received");

@@ -1,5 +1,6 @@
 //! Questions about traces, which change what the node does, unlike the others.
 
+use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kaido_engine::PortId;
@@ -11,20 +12,17 @@ use kaido_upf::trace::WatchId;
 
 use crate::api::{self, Answer, TraceOf, TraceQuestion};
 use crate::run::board::PortView;
+use crate::run::function::FlowSelector;
 use crate::run::port_trace::{READ_MAX, SNAP_MAX, frame, nanoseconds, shown_disposition, verdict};
+use crate::show::number;
 
 /// The answer to a question about traces.
 pub(super) fn answer(upf: &mut Upf, ports: &[PortView], question: TraceQuestion, now: SystemTime) -> Answer {
     match question {
         TraceQuestion::Begin { of, snap } => {
-            let filter = match of {
-                TraceOf::Ue(address) => TraceFilter::Ue(address),
-                TraceOf::Seid(seid) => TraceFilter::Session(Seid(seid)),
-                TraceOf::Ports(_) => {
-                    let message =
-                        "this node is a user plane: say whose packets, with --ue ADDRESS or --seid SEID";
-                    return Answer::Error { message: message.to_owned() };
-                }
+            let filter = match filter(&of) {
+                Ok(filter) => filter,
+                Err(message) => return Answer::Error { message },
             };
             match upf.begin_trace(filter, snap.min(SNAP_MAX), now) {
                 Some(WatchId(id)) => {
@@ -45,6 +43,43 @@ pub(super) fn answer(upf: &mut Upf, ports: &[PortView], question: TraceQuestion,
             Answer::TraceEnded
         }
     }
+}
+
+/// The options that say whose packets are traced.
+pub(in crate::run) const SELECTORS: [FlowSelector; 2] = [
+    FlowSelector {
+        name: "ue",
+        value_name: "ADDRESS",
+        help: "A UE's address; the session that has it, both ways",
+        check: |text| text.parse().map(|_: IpAddr| ()).map_err(|_| format!("`{text}` is no IP address")),
+    },
+    FlowSelector {
+        name: "seid",
+        value_name: "SEID",
+        help: "A session's SEID, as `kaido sessions` shows it",
+        check: |text| seid(text).map(|_| ()),
+    },
+];
+
+/// Whose packets.
+fn filter(of: &TraceOf) -> Result<TraceFilter, String> {
+    match of {
+        TraceOf::Flow { by, value } if by == "ue" => {
+            value.parse().map(TraceFilter::Ue).map_err(|_| format!("`{value}` is no IP address"))
+        }
+        TraceOf::Flow { by, value } if by == "seid" => {
+            seid(value).map(|seid| TraceFilter::Session(Seid(seid)))
+        }
+        TraceOf::Flow { by, .. } => Err(format!("a user plane has no flows by {by}")),
+        TraceOf::Ports(_) => {
+            Err("this node is a user plane: say whose packets, with --ue ADDRESS or --seid SEID".to_owned())
+        }
+    }
+}
+
+/// Reads a SEID as a user writes it.
+pub(crate) fn seid(text: &str) -> Result<u64, String> {
+    number(text).ok_or_else(|| format!("`{text}` is no SEID; write 0x8000000000000001 or a decimal number"))
 }
 
 fn read(batch: &TraceBatch, ports: &[PortView], settings: &NodeSettings) -> api::TraceRead {
@@ -107,5 +142,25 @@ fn key(key: &SessionKey, settings: &NodeSettings) -> String {
         KeyParts::Framed(_, route) => route.to_string(),
         KeyParts::Ethernet(instance, false) => format!("Ethernet in instance {}", instance.0),
         KeyParts::Ethernet(instance, true) => format!("Ethernet member of instance {}", instance.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seids_are_read_as_they_are_shown() {
+        assert_eq!(seid("0x8000000000000001"), Ok(0x8000_0000_0000_0001));
+        assert_eq!(seid("17"), Ok(17));
+        assert!(seid("0xsession").is_err());
+    }
+
+    #[test]
+    fn a_flow_is_a_session_by_address_or_seid() {
+        let flow = |by: &str, value: &str| TraceOf::Flow { by: by.to_owned(), value: value.to_owned() };
+        assert!(matches!(filter(&flow("ue", "10.60.0.1")), Ok(TraceFilter::Ue(_))));
+        assert!(matches!(filter(&flow("seid", "0x11")), Ok(TraceFilter::Session(Seid(17)))));
+        assert!(filter(&flow("name", "/a")).is_err() && filter(&TraceOf::Ports(Vec::new())).is_err());
     }
 }

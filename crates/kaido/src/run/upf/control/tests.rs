@@ -77,10 +77,10 @@ impl N4 {
 }
 
 /// What `kaido session --json` has of the rules.
-fn shown(upf: &mut Upf, seid: Seid) -> serde_json::Value {
+fn shown(upf: &mut Upf, seid: Seid) -> Value {
     let answer = serde_json::to_value(detail(upf, seid)).unwrap();
     // As the client reads it.
-    let Answer::Session(detail) = serde_json::from_value(answer).unwrap() else { panic!("no session") };
+    let UpfAnswer::Session(detail) = serde_json::from_value(answer).unwrap() else { panic!("no session") };
     detail.rules
 }
 

@@ -7,14 +7,15 @@
 //! The control loop is never waited on by, nor waits for, a client: it gives a copy of its figures when it has added up
 //! its sessions, some thousands at a turn.
 
+pub(in crate::run) mod families;
 mod render;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use kaido_engine::Notifier;
-use kaido_metrics::Format;
+use kaido_engine::{Notifier, PortTotals};
+use kaido_metrics::Exposition;
 use kaido_n4::Volume;
 use kaido_pfcp::{Counters, Endpoint as PfcpEndpoint, Peer};
 use kaido_upf::control::{PathSummary, Upf, VolumeScan};
@@ -22,6 +23,7 @@ use kaido_upf::record::RecordForm;
 
 pub(super) use self::render::Sources;
 use super::lag::Lag;
+use super::offload::{self, KernelCounts};
 use crate::run::metrics::MetricsSource;
 
 /// How long the control loop may take to answer a scrape.
@@ -98,6 +100,8 @@ impl MetricsQuestion {
 /// What the metrics thread is given.
 pub(super) struct UpfMetrics {
     sources: Sources,
+    /// What the control loop said, and what the kernel had counted by port, when last looked at.
+    looked: Option<(Controls, Vec<KernelCounts>)>,
     ask: SyncSender<Question>,
     /// Wakes the control loop.
     notifier: Arc<Notifier>,
@@ -107,7 +111,7 @@ impl UpfMetrics {
     /// The offer, and the control loop's end.
     pub(super) fn new(sources: Sources, notifier: Arc<Notifier>) -> (Self, MetricsQuestion) {
         let (ask, questions) = sync_channel(1);
-        (Self { sources, ask, notifier }, MetricsQuestion { questions, scan: None })
+        (Self { sources, looked: None, ask, notifier }, MetricsQuestion { questions, scan: None })
     }
 
     /// What the control loop says; `None` when it takes too long, or has ended.
@@ -121,16 +125,20 @@ impl UpfMetrics {
 }
 
 impl MetricsSource for UpfMetrics {
-    fn metrics(&mut self, format: Format) -> Option<String> {
-        self.sources.figures.look();
-        self.ask().map(|controls| self.sources.render(&controls, format))
+    fn look(&mut self) -> bool {
+        self.looked = self.ask().map(|controls| (controls, self.sources.in_kernel()));
+        self.looked.is_some()
     }
 
-    fn document(&mut self, _path: &str) -> Option<String> {
-        None
+    fn add_kernel(&self, at: usize, totals: &mut PortTotals) {
+        if let Some((_, in_kernel)) = &self.looked {
+            offload::add_to(totals, at, in_kernel);
+        }
     }
 
-    fn paths(&self) -> &'static [&'static str] {
-        &[]
+    fn metrics(&self, out: &mut Exposition) {
+        if let Some((controls, in_kernel)) = &self.looked {
+            self.sources.render(controls, in_kernel, out);
+        }
     }
 }

@@ -2,43 +2,43 @@
 
 use std::sync::Arc;
 
-use kaido_metrics::{Exposition, Family, Format};
+use kaido_metrics::{Exposition, Family};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
 use kaido_upf::record::RecordForm;
 use kaido_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
 
-use super::Controls;
-use crate::run::metrics::{Figures, families as f, one};
-use crate::run::upf::offload::{self, KernelCounts};
+use super::{Controls, families as f};
+use crate::run::board::PortBoard;
+use crate::run::metrics::one;
+use crate::run::upf::offload::KernelCounts;
 use crate::run::upf::ports::KernelCounters;
 
 /// Where figures are read that the control loop is not asked for.
 pub(in crate::run::upf) struct Sources {
-    pub(in crate::run::upf) figures: Figures,
+    pub(in crate::run::upf) board: PortBoard,
     pub(in crate::run::upf) node: Arc<Node>,
     /// Of the datapath in the kernel, where there is one.
     pub(in crate::run::upf) kernel: Option<KernelCounters>,
 }
 
 impl Sources {
-    /// The text of a scrape.
-    pub(super) fn render(&self, controls: &Controls, format: Format) -> String {
-        let in_kernel = self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
-        let mut out = Exposition::new(format);
-        self.figures.node(&mut out);
-        self.sessions(controls, &mut out);
-        self.figures.ports(|at, totals| offload::add_to(totals, at, &in_kernel), &mut out);
+    /// What the kernel's datapath has counted, by port.
+    pub(super) fn in_kernel(&self) -> Vec<KernelCounts> {
+        self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default()
+    }
+
+    /// The user plane's families.
+    pub(super) fn render(&self, controls: &Controls, in_kernel: &[KernelCounts], out: &mut Exposition) {
+        self.sessions(controls, out);
         if let Some(records) = controls.kernel_records {
-            self.kernel(records, &in_kernel, &mut out);
+            self.kernel(records, in_kernel, out);
         }
         let (told, waiting) = self.node.events();
-        one(&mut out, &f::EVENTS, told);
-        one(&mut out, &f::EVENTS_WAITING, waiting);
-        pfcp(controls, &mut out);
-        paths(controls, &mut out);
-        self.figures.rest(&mut out);
-        out.finish()
+        one(out, &f::EVENTS, told);
+        one(out, &f::EVENTS_WAITING, waiting);
+        pfcp(controls, out);
+        paths(controls, out);
     }
 
     fn sessions(&self, controls: &Controls, out: &mut Exposition) {
@@ -77,10 +77,11 @@ impl Sources {
 
     fn kernel(&self, records: usize, in_kernel: &[KernelCounts], out: &mut Exposition) {
         one(out, &f::KERNEL_RECORDS, records);
+        let ports = self.board.list();
         let directions = [("uplink", OffloadDirection::Uplink), ("downlink", OffloadDirection::Downlink)];
         let mut by_way = |family: &'static Family, value: fn(&OffloadCounters, OffloadDirection) -> u64| {
             let mut samples = out.family(family);
-            for (port, counters) in self.figures.ports.iter().zip(in_kernel) {
+            for (port, counters) in ports.iter().zip(in_kernel) {
                 for (name, direction) in directions {
                     samples.add(&[&port.name, name], value(&counters.offload, direction));
                 }
@@ -164,25 +165,22 @@ mod tests {
     use std::collections::HashSet;
     use std::net::IpAddr;
 
-    use kaido_engine::{FramePool, WorkerCounters};
+    use kaido_metrics::Format;
     use kaido_upf::node::NodeSettings;
     use kaido_upf::record::SlowPathCause;
 
     use super::*;
-    use crate::run::board::{PortBoard, PortView};
-    use crate::run::metrics::names;
+    use crate::run::board::PortView;
 
-    fn sources(kernel: Option<KernelCounters>) -> Sources {
+    /// The text of a scrape.
+    fn text() -> String {
         let settings = NodeSettings { sessions_max: 100, ..NodeSettings::default() };
-        let port = |name: &str| PortView::steady(name, "a \"driver\"", 1500);
-        let workers = vec![Arc::new(WorkerCounters::new(2)), Arc::new(WorkerCounters::new(2))];
-        let ports = PortBoard::new(vec![port("n3"), port("n6")]);
-        let pool = FramePool::leak(1024).unwrap();
-        Sources {
-            figures: Figures::new(("upf", "engine"), "upf.example.org".to_owned(), pool, ports, workers),
-            node: Node::new(settings).unwrap().0,
-            kernel,
-        }
+        let port = |name: &str| PortView::steady(name, "driver", 1500);
+        let board = PortBoard::new(vec![port("n3"), port("n6")]);
+        let node = Node::new(settings).unwrap().0;
+        let mut out = Exposition::new(Format::Text);
+        Sources { board, node, kernel: None }.render(&controls(), &[], &mut out);
+        out.finish()
     }
 
     fn controls() -> Controls {
@@ -222,16 +220,13 @@ mod tests {
 
     #[test]
     fn every_metric_is_there_once_and_no_sample_twice() {
-        let text = sources(None).render(&controls(), Format::Text);
+        let text = text();
         let families: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         let seen: HashSet<&str> = families.iter().copied().collect();
         assert_eq!(seen.len(), families.len(), "each once");
-        let others = ["kaido_shared_queue_", "kaido_gre_", "kaido_ndn_"];
-        let elsewhere = |name: &&str| others.iter().any(|prefix| name.starts_with(prefix));
-        let missing: HashSet<&str> = names().difference(&seen).copied().collect();
-        let expected: HashSet<&str> = names().into_iter().filter(elsewhere).collect();
-        assert_eq!(missing, expected, "all but those of shared queues and of other functions");
+        let all: HashSet<&str> = f::FAMILIES.iter().map(|family| family.name).collect();
+        assert_eq!(seen, all);
         let series: Vec<&str> = text
             .lines()
             .filter(|line| !line.starts_with('#'))
@@ -243,19 +238,16 @@ mod tests {
 
     #[test]
     fn samples_say_what_was_counted() {
-        let text = sources(None).render(&controls(), Format::Text);
+        let text = text();
         for line in [
             "kaido_sessions 7",
             "kaido_sessions_limit 100",
             "kaido_session_volume_bytes{direction=\"uplink\"} 10",
-            "kaido_port_info{port=\"n3\",how=\"a \\\"driver\\\"\"} 1",
-            "kaido_port_drops_total{port=\"n6\",reason=\"no_pdr\"} 0",
             "kaido_pfcp_receive_queue_ratio 0.5",
             "kaido_pfcp_receive_queue_overflows_total 2",
             "kaido_pfcp_peer_up{node_id=\"10.0.0.1\",address=\"10.0.0.1:8805\"} 1",
             "kaido_gtpu_path_up{peer=\"10.0.0.9\"} 0",
             "kaido_gtpu_paths{state=\"down\"} 1",
-            "kaido_frames_free 1024",
             "kaido_kernel_records 3",
             "kaido_slow_path_packets_total{reason=\"rate\"} 0",
             "kaido_slow_path_packets_total{reason=\"filters\"} 0",

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{ask, print_json, table, unexpected};
-use crate::api::{Answer, KernelShare, Question};
+use super::api::{KernelShare, UpfAnswer, UpfQuestion};
+use crate::show::{ask, print_json, table, unexpected};
 
 /// `kaido session`.
 pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()> {
-    let answer = ask(socket, &Question::Session { seid })?;
-    let Answer::Session(detail) = &answer else { return Err(unexpected(&answer)) };
+    let answer = ask(socket, &UpfQuestion::Session { seid })?;
+    let UpfAnswer::Session(detail) = &answer else { return Err(unexpected(&answer)) };
     if json {
         return print_json(&answer);
     }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{ask, print_json, table, unexpected};
-use crate::api::{Answer, Question};
+use super::api::{GreAnswer, GreQuestion};
+use crate::show::{ask, print_json, table};
 
 /// `kaido show gre`.
 pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
-    let answer = ask(socket, &Question::Gre)?;
-    let Answer::Gre(status) = &answer else { return Err(unexpected(&answer)) };
+    let answer = ask(socket, &GreQuestion::Gre)?;
+    let GreAnswer::Gre(status) = &answer;
     if json {
         return print_json(&answer);
     }
