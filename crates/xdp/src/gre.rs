@@ -40,14 +40,14 @@ const PLAIN: u8 = 8;
 
 /// `enum gre_drop`, in its order.
 const DROPS: [DropReason; 8] = [
-    DropReason::GreRule,
-    DropReason::GreMalformed,
-    DropReason::GreVersion,
-    DropReason::GreFlags,
-    DropReason::IpMalformed,
-    DropReason::IpChecksum,
-    DropReason::InnerMalformed,
-    DropReason::CongestionMark,
+    DropReason::GRE_RULE,
+    DropReason::GRE_MALFORMED,
+    DropReason::GRE_VERSION,
+    DropReason::GRE_FLAGS,
+    DropReason::IP_MALFORMED,
+    DropReason::IP_CHECKSUM,
+    DropReason::INNER_MALFORMED,
+    DropReason::CONGESTION_MARK,
 ];
 
 /// Octets of `struct gre_rule`.

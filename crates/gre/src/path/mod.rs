@@ -116,7 +116,7 @@ impl Gre {
             ParsedFrame::Piece { link_len, packet_len } => match self.shared.settings.pieces {
                 Pieces::Assemble => self.piece(port, link_len, packet_len, frame, out),
                 Pieces::Pass => self.peer_port(port, frame, out),
-                Pieces::Drop => out.drop(port, frame, DropReason::OuterFragment),
+                Pieces::Drop => out.drop(port, frame, DropReason::OUTER_FRAGMENT),
             },
             ParsedFrame::Unreadable(reason) => {
                 self.obey(self.shared.settings.unreadable, reason, port, frame, out);
@@ -129,7 +129,7 @@ impl Gre {
     /// A packet in GRE that can be read.
     fn tunnel(&mut self, port: PortId, outer: &TunnelPacket, frame: Frame, out: &mut Output<'_>) {
         if outer.gre.has_checksum && !is_sum_right(&frame, outer) {
-            return out.drop(port, frame, DropReason::GreChecksum);
+            return out.drop(port, frame, DropReason::GRE_CHECKSUM);
         }
         let TunnelPacket { ends, gre, .. } = *outer;
         let settings = &self.shared.settings;
@@ -155,7 +155,7 @@ impl Gre {
             Verdict::Decapsulate { ttl, dscp, forward } => {
                 self.decapsulate((ttl, dscp, forward), port, outer, frame, out);
             }
-            _ => self.obey(verdict, DropReason::GreRule, port, frame, out),
+            _ => self.obey(verdict, DropReason::GRE_RULE, port, frame, out),
         }
     }
 
@@ -182,7 +182,7 @@ impl Gre {
             return out.to_kernel(port, frame);
         };
         if frame.packet_len() > self.ports[to.index()].mtu + LINK_LEN_MAX {
-            return out.drop(port, frame, DropReason::TooBig);
+            return out.drop(port, frame, DropReason::TOO_BIG);
         }
         out.transmit(to, frame);
     }

@@ -39,10 +39,11 @@ pub(super) fn port(
 pub(super) fn drops(ports: &[PortView], totals: impl Fn(usize) -> PortTotals) -> Vec<api::Drop> {
     let of_port = |(at, port): (usize, &PortView)| {
         let name = port.name.clone();
-        totals(at).drops.into_iter().map(move |(reason, packets)| api::Drop {
+        let PortTotals { drops, reasons, .. } = totals(at);
+        drops.into_iter().map(move |(reason, packets)| api::Drop {
             port: name.clone(),
-            reason: reason.name().to_owned(),
-            meaning: reason.meaning().to_owned(),
+            reason: reasons.name(reason).to_owned(),
+            meaning: reasons.meaning(reason).to_owned(),
             packets,
         })
     };

@@ -189,7 +189,7 @@ impl<S: Sink> Act<'_, '_, S> {
             add(&handle.counters().parked, 1);
             add(&handle.counters().gathered, 1);
         }
-        self.sink.drop(packet.face, packet.frame, DropReason::NdnAggregated);
+        self.sink.drop(packet.face, packet.frame, DropReason::NDN_AGGREGATED);
         None
     }
 
@@ -248,7 +248,7 @@ impl<S: Sink> Act<'_, '_, S> {
                 self.go_on(packet, slot);
             } else {
                 // It was answered, was sent since, or nobody waits any more.
-                self.sink.drop(packet.face, packet.frame, DropReason::NdnFromCache);
+                self.sink.drop(packet.face, packet.frame, DropReason::NDN_FROM_CACHE);
             }
         }
     }
@@ -271,7 +271,7 @@ impl<S: Sink> Act<'_, '_, S> {
         }
         if matches.is_empty() {
             // The index has led to another name, or nobody waits any more.
-            self.sink.drop(packet.face, packet.frame, DropReason::NdnNoDownstream);
+            self.sink.drop(packet.face, packet.frame, DropReason::NDN_NO_DOWNSTREAM);
         } else {
             let is_kept = keeps && self.keep_read(&packet.frame, &parsed, &prefixes, freshness, &matches);
             self.satisfy(packet, &parsed, &matches, is_kept);
@@ -307,7 +307,7 @@ impl<S: Sink> Act<'_, '_, S> {
             add(&handle.counters().forwarded, 1);
         }
         let Some(ingress) = self.sink.face(packet.face) else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+            return self.sink.drop(packet.face, packet.frame, DropReason::NDN_FACE_UNKNOWN);
         };
         let mut prefixes = Prefixes::default();
         let mut parsed = ParsedPacket::NOTHING;

@@ -46,7 +46,7 @@ pub(super) struct ParsedPacket {
 
 impl ParsedPacket {
     pub(super) const NOTHING: Self = Self {
-        what: PacketContent::Refused(DropReason::NdnMalformed),
+        what: PacketContent::Refused(DropReason::NDN_MALFORMED),
         is_hashed: true,
         name_at: 0,
         name_end: 0,
@@ -116,8 +116,8 @@ pub(super) fn slow(
         && let Err(error) = prefixes.fill(hash, &first[parsed.name()])
     {
         parsed.what = PacketContent::Refused(match error {
-            NameError::Malformed => DropReason::NdnMalformed,
-            NameError::TooLong => DropReason::NdnNameTooLong,
+            NameError::Malformed => DropReason::NDN_MALFORMED,
+            NameError::TooLong => DropReason::NDN_NAME_TOO_LONG,
         });
     }
     parsed

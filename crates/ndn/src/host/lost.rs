@@ -54,13 +54,13 @@ impl LossCounts {
     pub(super) fn report(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
         let Self { slow, malformed, full, host_full, unknown, failed, no_frame } = std::mem::take(self);
         for (reason, count) in [
-            (DropReason::NdnFaceSlow, slow),
-            (DropReason::NdnLinkMalformed, malformed),
-            (DropReason::NdnFacesFull, full),
-            (DropReason::NdnHostFacesFull, host_full),
-            (DropReason::NdnFaceUnknown, unknown),
-            (DropReason::TxError, failed),
-            (DropReason::NoFrame, no_frame),
+            (DropReason::NDN_FACE_SLOW, slow),
+            (DropReason::NDN_LINK_MALFORMED, malformed),
+            (DropReason::NDN_FACES_FULL, full),
+            (DropReason::NDN_HOST_FACES_FULL, host_full),
+            (DropReason::NDN_FACE_UNKNOWN, unknown),
+            (DropReason::TX_ERROR, failed),
+            (DropReason::NO_FRAME, no_frame),
         ] {
             if count > 0 {
                 report(reason, count);

@@ -220,7 +220,7 @@ impl WorkerSet {
         *counter += 1;
         match pack(worker, task, packet) {
             Ok(frame) => out.transmit(self.port, frame),
-            Err(packet) => out.drop(self.port, packet.frame, DropReason::NoHeadroom),
+            Err(packet) => out.drop(self.port, packet.frame, DropReason::NO_HEADROOM),
         }
     }
 
@@ -295,7 +295,7 @@ impl Shift<'_, '_> {
             Ok((HandoffTask::Here, packet)) => self.add(packet),
             Ok((task, packet)) => self.take(task, packet),
             // Nothing but workers sends by the port.
-            Err(frame) => self.out.drop(self.port, frame, DropReason::NdnMalformed),
+            Err(frame) => self.out.drop(self.port, frame, DropReason::NDN_MALFORMED),
         }
     }
 
@@ -433,7 +433,7 @@ impl HandoffOutput<'_, '_> {
     fn send_round(&mut self, round: Round, packet: &Packet) {
         let Some((worker, next)) = round.next() else { return };
         let Some(frame) = copy(&packet.frame, || self.output.out.allocate()) else {
-            return self.output.out.count_drop(self.worker_set.port, DropReason::NoFrame);
+            return self.output.out.count_drop(self.worker_set.port, DropReason::NO_FRAME);
         };
         // The token was for this worker.
         let annotations = Annotations { pit_token: PitToken::NONE, ..packet.annotations };

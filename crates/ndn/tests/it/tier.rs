@@ -115,7 +115,7 @@ fn those_who_ask_meanwhile_are_answered_by_one_read() {
     let stored = rig.store(&["/a/1", "/a/2"], 10_000);
     assert_eq!(rig.node.send(A, &interest("/a/1", 1)), [], "it is parked");
     assert_eq!(rig.node.send(C, &interest("/a/1", 2)), []);
-    assert_eq!(rig.node.wire.drops, [DropReason::NdnAggregated]);
+    assert_eq!(rig.node.wire.drops, [DropReason::NDN_AGGREGATED]);
     // Of other selectors, and with the digest of the Data: other pending Interests of the same content.
     let fresh = interest_with("/a/1", 3, |repr| repr.must_be_fresh = true);
     assert_eq!(rig.node.send(APP, &fresh), []);
@@ -245,7 +245,7 @@ fn nothing_is_left_of_those_who_wait_no_longer() {
     assert_eq!(rig.node.send(C, &interest("/a/2", 3)), []);
     rig.node.wire.faces.remove(&C);
     assert_eq!(rig.turn(), []);
-    assert_eq!(rig.node.wire.drops, [DropReason::NdnFaceUnknown]);
+    assert_eq!(rig.node.wire.drops, [DropReason::NDN_FACE_UNKNOWN]);
     rig.node.pass(5000);
     rig.is_clear();
 }

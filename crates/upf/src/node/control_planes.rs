@@ -39,7 +39,7 @@ pub(crate) struct TakenBatch {
 impl TakenBatch {
     /// What was refused, by reason.
     pub(crate) fn refused(&self) -> [(DropReason, u64); 2] {
-        [(DropReason::NotControlPlane, self.strangers), (DropReason::ControlPlaneRate, self.beyond_rate)]
+        [(DropReason::NOT_CONTROL_PLANE, self.strangers), (DropReason::CONTROL_PLANE_RATE, self.beyond_rate)]
     }
 }
 

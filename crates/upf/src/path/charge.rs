@@ -102,14 +102,14 @@ impl Worker {
         };
         // It is there: nothing that waits is sent while another is.
         let Some(mut reader) = self.of_waiting.take() else {
-            return out.drop(from, frame, DropReason::BufferDiscarded);
+            return out.drop(from, frame, DropReason::BUFFER_DISCARDED);
         };
         let node = self.node.clone();
         let guard = reader.pin();
         match charge.rule(&node, &guard) {
-            None => out.drop(from, frame, DropReason::BufferDiscarded),
+            None => out.drop(from, frame, DropReason::BUFFER_DISCARDED),
             Some((_, action)) if action.usage.with_quota().any(|slot| node.usage.is_exhausted(slot)) => {
-                out.drop(from, frame, DropReason::QuotaExhausted);
+                out.drop(from, frame, DropReason::QUOTA_EXHAUSTED);
             }
             Some((record, action)) => {
                 if send(self, frame, out) == SendResult::Left {

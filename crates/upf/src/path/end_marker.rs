@@ -44,6 +44,6 @@ impl Worker {
         for tunnel in &tunnels {
             self.end_marker(tunnel, out);
         }
-        out.drop(port, frame, DropReason::EndMarker);
+        out.drop(port, frame, DropReason::END_MARKER);
     }
 }

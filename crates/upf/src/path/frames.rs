@@ -33,13 +33,13 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let Ok(seen) = EthernetFrame::read(frame.data(), frame.packet_len()) else {
-            return out.drop(arrival.port, frame, DropReason::InnerMalformed);
+            return out.drop(arrival.port, frame, DropReason::INNER_MALFORMED);
         };
         if !seen.source.is_station() {
-            return out.drop(arrival.port, frame, DropReason::EthernetSource);
+            return out.drop(arrival.port, frame, DropReason::ETHERNET_SOURCE);
         }
         let Some(rule) = self.frame_rule(record, arrival.qfi, &seen, frame.data()) else {
-            return out.drop(arrival.port, frame, DropReason::NoPdr);
+            return out.drop(arrival.port, frame, DropReason::NO_PDR);
         };
         self.admit_frame(guard, record, rule, arrival, &seen, frame, out);
     }
@@ -92,7 +92,7 @@ impl Worker {
             Some((seen, rule)) => {
                 self.apply_to_frame(guard, record, rule, arrival, &seen, frame, Some(since), out);
             }
-            None => out.drop(arrival.port, frame, DropReason::BufferDiscarded),
+            None => out.drop(arrival.port, frame, DropReason::BUFFER_DISCARDED),
         }
     }
 
@@ -123,11 +123,11 @@ impl Worker {
             if action.apply.drop {
                 self.count_dropped(record, extended, seen.len);
             }
-            let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
+            let reason = if action.gate_open { DropReason::FAR_DROP } else { DropReason::GATE_CLOSED };
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
         }
         if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
-            return out.drop(arrival.port, frame, DropReason::QuotaExhausted);
+            return out.drop(arrival.port, frame, DropReason::QUOTA_EXHAUSTED);
         }
         if action.apply.buffer {
             let dscp = packet_in(seen, frame.data()).map_or(0, |packet| packet.tos >> 2);
@@ -141,7 +141,7 @@ impl Worker {
                 seen,
                 arrival.port,
                 frame,
-                DropReason::FarNoTunnel,
+                DropReason::FAR_NO_TUNNEL,
                 out,
             );
         }
@@ -158,7 +158,7 @@ impl Worker {
             Destination::Routed | Destination::NoTunnel => {
                 match extended.and_then(|extended| extended.ethernet.as_deref()) {
                     Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
-                    None => out.drop(arrival.port, frame, DropReason::NoRoute),
+                    None => out.drop(arrival.port, frame, DropReason::NO_ROUTE),
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Worker {
             extended.and_then(|extended| extended.ethernet.as_ref()).map_or(0, |rule| rule.tags_off);
         let tags = usize::from(seen.service_tag.is_some()) + usize::from(seen.customer_tag.is_some());
         if tags_off > 0 && !take_tags(&mut frame, tags_off.min(tags)) {
-            return out.drop(from, frame, DropReason::EthernetMalformed);
+            return out.drop(from, frame, DropReason::ETHERNET_MALFORMED);
         }
         let before = frame.packet_len();
         let peer = tunnel.encap.peer;
@@ -222,7 +222,7 @@ impl Worker {
             }
         };
         if !put {
-            return out.drop(from, frame, DropReason::NoHeadroom);
+            return out.drop(from, frame, DropReason::NO_HEADROOM);
         }
         let sent = match self.exceeded(resolution, frame.packet_len()) {
             Some(mtu) => {

@@ -36,8 +36,8 @@ impl Worker {
             .get(guard, &key)
             .filter(|other| other.direction() == Direction::Downlink && other.session() != record.session());
         let how = match (other, local) {
-            (Some(_), Local::Neighbours { how: UeToUe::Drop, .. }) => DropReason::UeToUe,
-            (None, Local::VirtualNetwork(_)) => DropReason::UeUnknown,
+            (Some(_), Local::Neighbours { how: UeToUe::Drop, .. }) => DropReason::UE_TO_UE,
+            (None, Local::VirtualNetwork(_)) => DropReason::UE_UNKNOWN,
             (Some(other), _) => {
                 if self.buffers.holds(other.session()) {
                     self.release(guard, other.session(), out);

@@ -54,11 +54,11 @@ impl Worker {
         }
         let (policers, direction) = (&self.node.policers, record.direction());
         if !action.qos.admits(policers, direction, self.ticks) {
-            return Some(DropReason::MbrExceeded);
+            return Some(DropReason::MBR_EXCEEDED);
         }
         let counted = action.qos.packets();
         let admits = |slot| policers.admits_packet(slot, direction, policers.milliseconds(self.now));
-        counted.is_some_and(|slot| !admits(slot)).then_some(DropReason::PacketRateExceeded)
+        counted.is_some_and(|slot| !admits(slot)).then_some(DropReason::PACKET_RATE_EXCEEDED)
     }
 
     /// Whether a packet is within a guaranteed rate.

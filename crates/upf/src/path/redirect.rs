@@ -90,7 +90,7 @@ impl Worker {
         {
             self.back_to_ue(guard, record, port, packet.src, answer, out);
         }
-        out.drop(port, frame, DropReason::Redirected);
+        out.drop(port, frame, DropReason::REDIRECTED);
     }
 
     fn write_answer(

@@ -92,7 +92,7 @@ fn a_flow_is_known_by_its_server_name() {
     assert!(!up(&mut rig, 4000, &client_hello("cdn.video.example")));
     assert!(!up(&mut rig, 4000, b"more") && !down(&mut rig, 4000), "the verdict stays");
     assert!(up(&mut rig, 4001, &client_hello("mail.example")) && down(&mut rig, 4001), "another flow");
-    assert_eq!(rig.drops(N3, DropReason::FarDrop) + rig.drops(N6, DropReason::FarDrop), 3);
+    assert_eq!(rig.drops(N3, DropReason::FAR_DROP) + rig.drops(N6, DropReason::FAR_DROP), 3);
 }
 
 /// Conformance: TS 29.244 5.4.11 | Application detection by URL and Host of HTTP

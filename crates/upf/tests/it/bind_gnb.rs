@@ -58,9 +58,9 @@ fn from_v6(src: &str, teid: u32) -> Vec<u8> {
 
 /// Whether a frame is forwarded; if not, it is dropped as one from another gNB.
 fn passes(rig: &mut Rig, frame: &[u8]) -> bool {
-    let before = rig.drops(N3, DropReason::GnbMismatch);
+    let before = rig.drops(N3, DropReason::GNB_MISMATCH);
     let out = rig.pass(N3, frame);
-    let dropped = rig.drops(N3, DropReason::GnbMismatch) - before;
+    let dropped = rig.drops(N3, DropReason::GNB_MISMATCH) - before;
     assert_eq!(out.len() as u64 + dropped, 1);
     assert!(out.iter().all(|(port, _)| *port == N6));
     dropped == 0
@@ -108,7 +108,7 @@ fn uplink_of_a_bound_session_comes_from_its_gnb_alone() {
         assert_eq!(rig.pass_all(N3, frames.iter().map(Vec::as_slice)).len(), 2);
         let usage = rig.upf.delete(seid, now()).unwrap().usage_reports[0].volume.unwrap();
         assert_eq!((usage.uplink_packets, usage.uplink_bytes), (4, 4 * 58), "of the gNB's alone");
-        assert_eq!(rig.drops(N3, DropReason::GnbMismatch), 4);
+        assert_eq!(rig.drops(N3, DropReason::GNB_MISMATCH), 4);
     }
 }
 

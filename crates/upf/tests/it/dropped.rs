@@ -79,9 +79,9 @@ fn packets_that_wait_in_vain_or_find_no_room_are_dropped_too() {
     let (mut rig, seid) = rig(ApplyAction::BUFFER_AND_NOTIFY, packets);
     // Eight have room.
     (0..12).for_each(|_| send(&mut rig, 100));
-    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferFull)), (0, 4));
+    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BUFFER_FULL)), (0, 4));
     rig.drain_after(2 * BUFFER_TIME_MAX);
-    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferExpired)), (1, 8));
+    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BUFFER_EXPIRED)), (1, 8));
     // What is forwarded is not dropped.
     let forward =
         UpdateFar { id: FarId(2), apply_action: Some(ApplyAction::FORWARD), ..UpdateFar::default() };

@@ -109,7 +109,7 @@ fn a_stamped_packet_is_answered_and_its_delays_are_reported() {
     assert_eq!(report.measured.each(), [Some(72), Some(63), Some(135)]);
     // Within the minimum wait time nothing more is said; one without a packet of the UE is no fault of its.
     assert!(rig.pass_at(at(400), N3, &answer(&measured(sent), &[])).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NoPayload), 1);
+    assert_eq!(rig.drops(N3, DropReason::NO_PAYLOAD), 1);
     assert_eq!(reports(&mut rig, wall + Duration::from_secs(4)), []);
     rig.pass_at(at(600), N3, &answer(&measured(sent), &[]));
     assert_eq!(reports(&mut rig, wall + Duration::from_secs(5)).len(), 1);

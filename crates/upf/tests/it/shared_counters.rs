@@ -180,7 +180,7 @@ fn dropped_packets_reach_the_threshold_of_the_urr_that_counts_them() {
         let due = bench.due();
         assert_eq!(due, if packet == 50 { vec![(3, 5000)] } else { Vec::new() }, "packet {packet}");
     }
-    let dropped = bench.rig.drops(N3, DropReason::MbrExceeded);
+    let dropped = bench.rig.drops(N3, DropReason::MBR_EXCEEDED);
     assert!(dropped > 40 && passed as u64 + dropped == 60, "{dropped}");
     let reports = bench.rig.upf.delete(bench.seid, bench.now).unwrap().usage_reports;
     assert_eq!(octets(&reports[0]), 100 * passed as u64);

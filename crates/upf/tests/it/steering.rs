@@ -159,7 +159,7 @@ fn plain_http_is_redirected() {
     assert!(text.ends_with("\r\n\r\n"));
     // What is not HTTP gets no answer and goes nowhere.
     assert!(rig.pass(N3, &up("8.8.8.8")).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::Redirected), 4);
+    assert_eq!(rig.drops(N3, DropReason::REDIRECTED), 4);
     let volume = rig.upf.delete(session.seid, now()).unwrap().usage_reports[0].volume.unwrap();
     assert_eq!(volume.total_bytes(), 0, "nothing went on");
 }
@@ -183,5 +183,5 @@ fn a_used_up_quota_redirects() {
     assert!(rig.pass(N3, &up("8.8.8.8")).is_empty());
     let syn = answer(&rig.pass(N3, &tcp(TcpFlags::SYN, 100, 0, &[])));
     assert!(TcpView::new_checked(&syn).unwrap().flags().contains(TcpFlags::SYN | TcpFlags::ACK));
-    assert_eq!(rig.drops(N3, DropReason::Redirected), 2);
+    assert_eq!(rig.drops(N3, DropReason::REDIRECTED), 2);
 }

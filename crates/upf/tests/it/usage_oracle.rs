@@ -143,7 +143,7 @@ impl World {
 
     /// Sends packets and counts for each rule what it is to count of them.
     fn send(&mut self, (port, target): (PortId, usize), count: u8, octets: u16, frame: &[u8]) {
-        let over_rate = |rig: &Rig| rig.drops(port, DropReason::MbrExceeded);
+        let over_rate = |rig: &Rig| rig.drops(port, DropReason::MBR_EXCEEDED);
         let before = over_rate(&self.rig);
         let out = self.rig.pass_times(port, frame, count.into()) as u64;
         let dropped = over_rate(&self.rig) - before;

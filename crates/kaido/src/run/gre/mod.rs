@@ -7,6 +7,7 @@ mod rules;
 
 use std::time::Instant;
 
+use kaido_engine::DropTable;
 use kaido_gre::{Gre, SharedState};
 use miette::IntoDiagnostic;
 
@@ -61,8 +62,11 @@ pub(super) fn run(config: &GreConfig, context: NodeContext) -> miette::Result<()
         export(endpoint, GreMetrics::new(figures, rules.clone()), health)
     });
     let exporter = exporter.transpose()?;
-    let traces =
-        PortTraces::new(worker_set.tracer(), shown.list().into_iter().map(|port| port.name).collect());
+    let traces = PortTraces::new(
+        worker_set.tracer(),
+        DropTable::ENGINE,
+        shown.list().into_iter().map(|port| port.name).collect(),
+    );
     let function = GreView { datapath, rules };
     let mut control = Control {
         server,

@@ -149,11 +149,11 @@ impl<'u> Site<'u> {
     /// How often the bad frames provoke a drop reason.
     pub(super) fn provoked(&self, reason: DropReason) -> u64 {
         let provoked = [
-            DropReason::TeidUnknown,
-            DropReason::UeSpoofed,
-            DropReason::GtpuMalformed,
-            DropReason::UeUnknown,
-            DropReason::TtlExpired,
+            DropReason::TEID_UNKNOWN,
+            DropReason::UE_SPOOFED,
+            DropReason::GTPU_MALFORMED,
+            DropReason::UE_UNKNOWN,
+            DropReason::TTL_EXPIRED,
         ];
         u64::from(!self.ues.is_empty() && provoked.contains(&reason))
     }

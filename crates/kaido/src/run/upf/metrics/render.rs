@@ -164,7 +164,7 @@ mod tests {
     use std::collections::HashSet;
     use std::net::IpAddr;
 
-    use kaido_engine::{FramePool, WorkerCounters};
+    use kaido_engine::{DropTable, FramePool, WorkerCounters};
     use kaido_upf::node::NodeSettings;
     use kaido_upf::record::SlowPathCause;
 
@@ -175,7 +175,10 @@ mod tests {
     fn sources(kernel: Option<KernelCounters>) -> Sources {
         let settings = NodeSettings { sessions_max: 100, ..NodeSettings::default() };
         let port = |name: &str| PortView::steady(name, "a \"driver\"", 1500);
-        let workers = vec![Arc::new(WorkerCounters::new(2)), Arc::new(WorkerCounters::new(2))];
+        let workers = vec![
+            Arc::new(WorkerCounters::new(2, DropTable::ENGINE)),
+            Arc::new(WorkerCounters::new(2, DropTable::ENGINE)),
+        ];
         let ports = PortBoard::new(vec![port("n3"), port("n6")]);
         let pool = FramePool::leak(1024).unwrap();
         Sources {
