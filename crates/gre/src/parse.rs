@@ -6,6 +6,8 @@ use kaido_engine::DropReason;
 use kaido_wire::gre::{self, GreHeader};
 use kaido_wire::{Error, EtherType, IpProtocol, ipv4, ipv6, vlan};
 
+use crate::GreDrop;
+
 /// A tunnel packet: Ethernet, IP, GRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TunnelPacket {
@@ -124,8 +126,8 @@ fn parse_gre(
     let end = packet.len().min(packet_len);
     match gre::header(packet.get(ip_len..end).unwrap_or_default()) {
         Ok(gre) => ParsedFrame::Tunnel(tunnelled(ip_len + usize::from(gre.header_len), gre)),
-        Err(Error::Version) => ParsedFrame::Unreadable(DropReason::GRE_VERSION),
-        Err(Error::Flags) => ParsedFrame::Unreadable(DropReason::GRE_FLAGS),
-        Err(_) => ParsedFrame::Unreadable(DropReason::GRE_MALFORMED),
+        Err(Error::Version) => ParsedFrame::Unreadable(GreDrop::VERSION),
+        Err(Error::Flags) => ParsedFrame::Unreadable(GreDrop::FLAGS),
+        Err(_) => ParsedFrame::Unreadable(GreDrop::MALFORMED),
     }
 }

@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::{Contexts, Limits};
 use kaido_engine::{
-    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Notifier, Output, PendingQueue, PortId,
-    PortLink, RateLimit, Routes,
+    BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, NextHops, Notifier, Output, PendingQueue,
+    PortId, PortLink, RateLimit, Routes,
 };
 use kaido_wire::gre;
 
+use crate::GreDrop;
 use crate::counters::RuleCounters;
 use crate::matching::Matchers;
 use crate::parse::{ParsedFrame, TunnelPacket, parse};
@@ -129,7 +130,7 @@ impl Gre {
     /// A packet in GRE that can be read.
     fn tunnel(&mut self, port: PortId, outer: &TunnelPacket, frame: Frame, out: &mut Output<'_>) {
         if outer.gre.has_checksum && !is_sum_right(&frame, outer) {
-            return out.drop(port, frame, DropReason::GRE_CHECKSUM);
+            return out.drop(port, frame, GreDrop::CHECKSUM);
         }
         let TunnelPacket { ends, gre, .. } = *outer;
         let settings = &self.shared.settings;
@@ -155,7 +156,7 @@ impl Gre {
             Verdict::Decapsulate { ttl, dscp, forward } => {
                 self.decapsulate((ttl, dscp, forward), port, outer, frame, out);
             }
-            _ => self.obey(verdict, DropReason::GRE_RULE, port, frame, out),
+            _ => self.obey(verdict, GreDrop::RULE, port, frame, out),
         }
     }
 
@@ -218,6 +219,10 @@ fn is_sum_right(frame: &Frame, outer: &TunnelPacket) -> bool {
 impl Function for Gre {
     fn name(&self) -> &'static str {
         "gre"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        GreDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {

@@ -2,6 +2,8 @@
 
 use kaido_engine::DropReason;
 
+use crate::NdnDrop;
+
 /// Packets dropped since the worker asked last, by reason.
 #[derive(Debug, Default)]
 pub(super) struct LossCounts {
@@ -54,11 +56,11 @@ impl LossCounts {
     pub(super) fn report(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
         let Self { slow, malformed, full, host_full, unknown, failed, no_frame } = std::mem::take(self);
         for (reason, count) in [
-            (DropReason::NDN_FACE_SLOW, slow),
-            (DropReason::NDN_LINK_MALFORMED, malformed),
-            (DropReason::NDN_FACES_FULL, full),
-            (DropReason::NDN_HOST_FACES_FULL, host_full),
-            (DropReason::NDN_FACE_UNKNOWN, unknown),
+            (NdnDrop::FACE_SLOW, slow),
+            (NdnDrop::LINK_MALFORMED, malformed),
+            (NdnDrop::FACES_FULL, full),
+            (NdnDrop::HOST_FACES_FULL, host_full),
+            (NdnDrop::FACE_UNKNOWN, unknown),
             (DropReason::TX_ERROR, failed),
             (DropReason::NO_FRAME, no_frame),
         ] {

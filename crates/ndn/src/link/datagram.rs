@@ -11,7 +11,7 @@ use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 use super::udp::{Datagram, Udp};
 use super::udp_headers::{Sum, verify};
 use super::{Link, PortKind};
-use crate::FaceId;
+use crate::{FaceId, NdnDrop};
 
 /// A piece of a datagram that waits for the others: its IP header is at the front.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Link {
                     Ok(Read::Whole(datagram)) => (0, datagram),
                     Ok(Read::Piece(_)) => return Err((frame, DropReason::FRAGMENT_INVALID)),
                     // The kernel does not get it in one piece: where it has the port too, it has the pieces.
-                    Err(DropReason::NOT_OURS) => return Err((frame, DropReason::NDN_FACE_UNKNOWN)),
+                    Err(DropReason::NOT_OURS) => return Err((frame, NdnDrop::FACE_UNKNOWN)),
                     Err(reason) => return Err((frame, reason)),
                 }
             }

@@ -7,8 +7,8 @@ use kaido_wire::{EtherType, EthernetRepr, MacAddr, VlanRepr};
 use std::collections::HashMap;
 
 use super::{Link, PortKind};
-use crate::FaceId;
 use crate::face::{FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+use crate::{FaceId, NdnDrop};
 
 /// Octets of an Ethernet header without tags.
 const HEADER: usize = 14;
@@ -87,7 +87,7 @@ impl Link {
             return Ok((id, headers));
         }
         if !on_demand || is_group || link.src.is_multicast() {
-            return Err(DropReason::NDN_FACE_UNKNOWN);
+            return Err(NdnDrop::FACE_UNKNOWN);
         }
         let settings = FaceSettings {
             remote: FaceUri::Ether(link.src),
@@ -99,7 +99,7 @@ impl Link {
             flags: 0,
             transport: Transport::Ethernet { port, local: mac, remote: link.src, vlan },
         };
-        let face = self.faces.table().find_or_create(settings).map_err(|_| DropReason::NDN_FACES_FULL)?;
+        let face = self.faces.table().find_or_create(settings).map_err(|_| NdnDrop::FACES_FULL)?;
         self.refresh();
         Ok((face.id(), headers))
     }

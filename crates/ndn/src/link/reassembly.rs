@@ -10,7 +10,7 @@ use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::ndn::PACKET_MAX;
 
 use super::Loss;
-use crate::{Annotations, FaceId};
+use crate::{Annotations, FaceId, NdnDrop};
 
 /// Fragments a packet may have: of the longest packet, over a link of the smallest MTU for which that is of use.
 pub const FRAGMENTS_MAX: usize = 64;
@@ -103,11 +103,11 @@ impl Reassembly {
     ) -> Option<(Vec<Option<Frame>>, Annotations)> {
         let Fragment { face, port, sequence, index, count, annotations, frame } = fragment;
         let (Ok(index), Ok(count)) = (usize::try_from(index), usize::try_from(count)) else {
-            lose.frame(port, frame, DropReason::NDN_FRAGMENT_INVALID);
+            lose.frame(port, frame, NdnDrop::FRAGMENT_INVALID);
             return None;
         };
         if count > FRAGMENTS_MAX {
-            lose.frame(port, frame, DropReason::NDN_FRAGMENT_INVALID);
+            lose.frame(port, frame, NdnDrop::FRAGMENT_INVALID);
             return None;
         }
         let key = (face, sequence.wrapping_sub(index as u64));
@@ -118,8 +118,8 @@ impl Reassembly {
         let frames = frame.segments().count();
         let waiting = &mut self.slots[at];
         if waiting.pieces.len() != count || waiting.octets + frame.packet_len() > PACKET_MAX {
-            lose.frame(port, frame, DropReason::NDN_FRAGMENT_INVALID);
-            self.give_up(at, DropReason::NDN_FRAGMENT_INVALID, lose);
+            lose.frame(port, frame, NdnDrop::FRAGMENT_INVALID);
+            self.give_up(at, NdnDrop::FRAGMENT_INVALID, lose);
             return None;
         }
         if waiting.pieces[index].is_some() {
@@ -349,19 +349,15 @@ mod tests {
         let mut rig = Rig::new(ReassemblyLimits::default());
         rig.take(1, 1, 0, 65, b"a");
         rig.take(1, 1, 0, u64::MAX, b"a");
-        assert_eq!((rig.lost(DropReason::NDN_FRAGMENT_INVALID), rig.reassembly.frames()), (2, 0));
+        assert_eq!((rig.lost(NdnDrop::FRAGMENT_INVALID), rig.reassembly.frames()), (2, 0));
         rig.take(1, 1, 0, 3, b"a");
         rig.take(1, 2, 1, 4, b"b");
-        assert_eq!(
-            (rig.lost(DropReason::NDN_FRAGMENT_INVALID), rig.reassembly.frames()),
-            (4, 0),
-            "another count"
-        );
+        assert_eq!((rig.lost(NdnDrop::FRAGMENT_INVALID), rig.reassembly.frames()), (4, 0), "another count");
         for index in 0..3 {
             rig.take(1, 10 + index, index, 4, &[0; 3000]);
         }
         assert_eq!(
-            (rig.lost(DropReason::NDN_FRAGMENT_INVALID), rig.reassembly.frames()),
+            (rig.lost(NdnDrop::FRAGMENT_INVALID), rig.reassembly.frames()),
             (7, 0),
             "too long together"
         );

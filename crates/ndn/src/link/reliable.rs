@@ -8,9 +8,9 @@ use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 
 use super::Link;
 use super::send::{EthernetEgress, FRAGMENT_MAX, cut, port_of, transmit};
-use crate::FaceId;
 use crate::face::{Face, FaceReader, FaceState};
 use crate::reliability::{ACKS_MAX, Reliability};
+use crate::{FaceId, NdnDrop};
 
 /// How often it is looked what waits for too long; acknowledgements wait no longer for a packet to go with (NFD: 5 ms).
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -105,7 +105,7 @@ pub(super) fn send(
 ) -> bool {
     let Some(mut state) = face.reliability() else {
         // Switched off since: whoever consumes it asks again.
-        out.drop(port_of(face), frame, DropReason::NDN_FACE_DOWN);
+        out.drop(port_of(face), frame, NdnDrop::FACE_DOWN);
         return false;
     };
     let len = frame.packet_len();
@@ -158,7 +158,7 @@ fn again(face: &Face, number: u64, octets: &[u8], egress: &mut EthernetEgress<'_
 }
 
 fn count(face: &Face, given_up: u64, out: &mut Output<'_>) {
-    (0..given_up).for_each(|_| out.count_drop(port_of(face), DropReason::NDN_LINK_LOST));
+    (0..given_up).for_each(|_| out.count_drop(port_of(face), NdnDrop::LINK_LOST));
 }
 
 /// Sends the acknowledgements that wait in packets of their own.

@@ -9,6 +9,7 @@ use super::reassembly::FRAGMENTS_MAX;
 use super::reliable::PendingFaces;
 use super::udp::Udp;
 use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet, reliable};
+use crate::NdnDrop;
 use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceState, PacketKind, Transport};
 use crate::{Annotations, FaceId};
 
@@ -22,17 +23,17 @@ impl Link {
     pub fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations, out: &mut Output<'_>) {
         let Self { settings, faces, marking, udp, looks, .. } = self;
         let Some(face) = faces.get(face) else {
-            return out.drop(PortId(0), frame, DropReason::NDN_FACE_UNKNOWN);
+            return out.drop(PortId(0), frame, NdnDrop::FACE_UNKNOWN);
         };
         let port = match *face.transport() {
             Transport::Host { port } | Transport::Ethernet { port, .. } | Transport::Udp { port, .. } => port,
-            Transport::Internal => return out.drop(PortId(0), frame, DropReason::NDN_FACE_UNKNOWN),
+            Transport::Internal => return out.drop(PortId(0), frame, NdnDrop::FACE_UNKNOWN),
         };
         let Some(kind) = PacketKind::of(frame.data().first(), annotations.nack.is_some()) else {
-            return out.drop(port, frame, DropReason::NDN_MALFORMED);
+            return out.drop(port, frame, NdnDrop::MALFORMED);
         };
         if face.state() == FaceState::Down {
-            return out.drop(port, frame, DropReason::NDN_FACE_DOWN);
+            return out.drop(port, frame, NdnDrop::FACE_DOWN);
         }
         let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
@@ -212,7 +213,7 @@ fn datagram(
     let (len, port) = (frame.packet_len(), port_of(face));
     let sent = match &mut egress.udp {
         Some(udp) => udp.send(egress.ports, (port, ends), frame, out),
-        None => Err((frame, DropReason::NDN_FACE_DOWN)),
+        None => Err((frame, NdnDrop::FACE_DOWN)),
     };
     match sent {
         Ok(()) => face.counters(egress.worker).sent.octets(len),

@@ -17,8 +17,8 @@ use kaido_wire::ndn::{tlv, types};
 use super::PortKind;
 use super::datagram::Piece;
 use super::udp_headers::{put_headers, put_link};
-use crate::FaceId;
 use crate::face::{FaceError, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+use crate::{FaceId, NdnDrop};
 
 /// How often it is looked whether a next hop is known by now, and whether pieces are too old.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -161,22 +161,22 @@ impl Udp {
         if !begins
             .is_some_and(|header| matches!(header.kind, types::INTEREST | types::DATA | types::LP_PACKET))
         {
-            return Err(DropReason::NDN_LINK_MALFORMED);
+            return Err(NdnDrop::LINK_MALFORMED);
         }
         if self.full_at == Some(self.seen) {
-            return Err(DropReason::NDN_FACES_FULL);
+            return Err(NdnDrop::FACES_FULL);
         }
         let (local, remote) = ends;
         let Some(listen) = self.settings.listens.iter().find(|listen| listen.address == local) else {
-            return Err(DropReason::NDN_FACE_UNKNOWN);
+            return Err(NdnDrop::FACE_UNKNOWN);
         };
         let settings = face_settings(*listen, remote, Persistency::OnDemand, self.settings.mtu);
         let face = match faces.table().find_or_create(settings) {
             Ok(face) => face,
-            Err(FaceError::Host) => return Err(DropReason::NDN_HOST_FACES_FULL),
+            Err(FaceError::Host) => return Err(NdnDrop::HOST_FACES_FULL),
             Err(_) => {
                 self.full_at = Some(self.seen);
-                return Err(DropReason::NDN_FACES_FULL);
+                return Err(NdnDrop::FACES_FULL);
             }
         };
         faces.refresh();

@@ -6,6 +6,7 @@ use std::time::Instant;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
 
 use super::RouterOutput;
+use crate::NdnDrop;
 use crate::balance::{
     Balance, HandoffTask, Key, NOBODY, Phase, REPORT_EVERY, Round, Summary, WorkerPlacement, fast_interest,
     interest_name, key, nonce, pack, unpack,
@@ -295,7 +296,7 @@ impl Shift<'_, '_> {
             Ok((HandoffTask::Here, packet)) => self.add(packet),
             Ok((task, packet)) => self.take(task, packet),
             // Nothing but workers sends by the port.
-            Err(frame) => self.out.drop(self.port, frame, DropReason::NDN_MALFORMED),
+            Err(frame) => self.out.drop(self.port, frame, NdnDrop::MALFORMED),
         }
     }
 

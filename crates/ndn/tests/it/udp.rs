@@ -11,9 +11,10 @@ use crate::packets::{data_with, interest};
 use kaido_engine::fragment::{Limits, split};
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
-    Batch, DropReason, Frame, FramePool, Function, KernelPath, NeighbourRequest, Output, PortId, PortTotals,
-    Route, Routes, Worker, WorkerSettings,
+    Batch, DropReason, DropTable, Frame, FramePool, Function, KernelPath, NeighbourRequest, Output, PortId,
+    PortTotals, Route, Routes, Worker, WorkerSettings,
 };
+use kaido_ndn::NdnDrop;
 use kaido_ndn::face::{FaceBounds, Faces};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, UdpListen, UdpSettings};
 use kaido_wire::udp::UdpView;
@@ -32,6 +33,10 @@ struct Echo(Link);
 impl Function for Echo {
     fn name(&self) -> &'static str {
         "echo"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        NdnDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
@@ -309,10 +314,10 @@ fn hostile_datagrams_have_reasons_and_make_no_face() {
     let mut cut = interest("/a", 1);
     cut.pop();
     for (what, frame, reason) in [
-        ("garbage", frame(peer(true), ours(true), b"hello"), DropReason::NDN_LINK_MALFORMED),
-        ("nothing", frame(peer(true), ours(true), b""), DropReason::NDN_LINK_MALFORMED),
-        ("cut", frame(peer(true), ours(true), &cut), DropReason::NDN_LINK_MALFORMED),
-        ("a name", frame(peer(true), ours(true), &[7, 0]), DropReason::NDN_LINK_MALFORMED),
+        ("garbage", frame(peer(true), ours(true), b"hello"), NdnDrop::LINK_MALFORMED),
+        ("nothing", frame(peer(true), ours(true), b""), NdnDrop::LINK_MALFORMED),
+        ("cut", frame(peer(true), ours(true), &cut), NdnDrop::LINK_MALFORMED),
+        ("a name", frame(peer(true), ours(true), &[7, 0]), NdnDrop::LINK_MALFORMED),
         ("from port 0", from("192.0.2.2:0"), DropReason::UDP_MALFORMED),
         ("from a group", from("224.0.0.1:6363"), DropReason::NOT_ROUTED),
         ("from all", from("255.255.255.255:6363"), DropReason::NOT_ROUTED),
@@ -362,7 +367,7 @@ fn hostile_datagrams_have_reasons_and_make_no_face() {
     for part in pieces(&udp(peer(false), "[2001:db8::1]:53".parse().unwrap(), &[5; 4000]), 1400) {
         rig.through(&part);
     }
-    assert_eq!(rig.dropped(DropReason::NDN_FACE_UNKNOWN), 1);
+    assert_eq!(rig.dropped(NdnDrop::FACE_UNKNOWN), 1);
     assert_eq!(rig.faces.all().len(), 0);
     rig.end();
 }
@@ -374,7 +379,7 @@ fn faces_that_senders_make_are_bounded() {
     let send =
         |rig: &mut Rig, number| rig.through(&frame(host(number), ours(true), &interest("/a", 1))).len();
     assert_eq!([1, 2, 3, 4, 5, 1].map(|number| send(&mut rig, number)), [1, 1, 1, 0, 0, 1]);
-    assert_eq!((rig.faces.all().len(), rig.dropped(DropReason::NDN_FACES_FULL)), (3, 2));
+    assert_eq!((rig.faces.all().len(), rig.dropped(NdnDrop::FACES_FULL)), (3, 2));
     let first = rig.faces.all()[0].id();
     rig.faces.destroy(first);
     assert_eq!([4, 5].map(|number| send(&mut rig, number)), [1, 0]);

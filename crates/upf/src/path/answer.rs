@@ -10,6 +10,7 @@ use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
 use super::Worker;
 use super::emit::{self, Ends};
 use super::parse::{OuterTunnel, Packet};
+use crate::UpfDrop;
 use crate::apps::Apps;
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
@@ -30,12 +31,12 @@ impl Worker {
                 let notice = Message::SupportedExtensionHeaders { sequence: 0, types: UNDERSTOOD };
                 self.answer(outer, UDP_PORT, &notice, port, out);
             }
-            return out.drop(port, frame, DropReason::EXTENSION_UNSUPPORTED);
+            return out.drop(port, frame, UpfDrop::EXTENSION_UNSUPPORTED);
         }
         match outer.header.message_type {
             MessageType::ECHO_REQUEST | MessageType::ECHO_RESPONSE => self.echo(outer, port, frame, out),
             MessageType::SUPPORTED_EXTENSION_HEADERS | MessageType::TUNNEL_STATUS => {
-                out.drop(port, frame, DropReason::GTPU_SIGNALLING);
+                out.drop(port, frame, UpfDrop::GTPU_SIGNALLING);
             }
             MessageType::ERROR_INDICATION => {
                 let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
@@ -45,13 +46,13 @@ impl Worker {
                         if peer == outer.src && self.node.tunnels.leads_to(peer) =>
                     {
                         self.send_event(WorkerEvent::ErrorIndication { teid: Teid(teid), peer });
-                        out.drop(port, frame, DropReason::ERROR_INDICATION);
+                        out.drop(port, frame, UpfDrop::ERROR_INDICATION);
                     }
-                    Ok(_) => out.drop(port, frame, DropReason::ERROR_INDICATION),
-                    Err(_) => out.drop(port, frame, DropReason::GTPU_MALFORMED),
+                    Ok(_) => out.drop(port, frame, UpfDrop::ERROR_INDICATION),
+                    Err(_) => out.drop(port, frame, UpfDrop::GTPU_MALFORMED),
                 }
             }
-            _ => out.drop(port, frame, DropReason::GTPU_UNSUPPORTED),
+            _ => out.drop(port, frame, UpfDrop::GTPU_UNSUPPORTED),
         }
     }
 
@@ -74,7 +75,7 @@ impl Worker {
             };
             self.answer(outer, UDP_PORT, &indication, port, out);
         }
-        out.drop(port, frame, DropReason::TEID_UNKNOWN);
+        out.drop(port, frame, UpfDrop::TEID_UNKNOWN);
     }
 
     fn answer(
@@ -114,10 +115,10 @@ impl Worker {
                     self.send_event(WorkerEvent::EchoResponse { peer, sequence, restarted });
                     out.release(frame);
                 } else {
-                    out.drop(port, frame, DropReason::GTPU_SIGNALLING);
+                    out.drop(port, frame, UpfDrop::GTPU_SIGNALLING);
                 }
             }
-            _ => out.drop(port, frame, DropReason::GTPU_MALFORMED),
+            _ => out.drop(port, frame, UpfDrop::GTPU_MALFORMED),
         }
     }
 

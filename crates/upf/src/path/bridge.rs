@@ -12,6 +12,7 @@ use super::copy::copy_of;
 use super::forward::{ArrivalInfo, Origin};
 use super::lan::write_arp;
 use super::proxy::ProxyQuery;
+use crate::UpfDrop;
 use crate::ethernet::fdb::{LearnedAddress, Owner, Refusal};
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, put_tags, take_tags};
 use crate::ethernet::lan::EthernetLanId;
@@ -70,7 +71,7 @@ impl Worker {
         let from = arrival.port;
         let Some(to) = rule.bridging else { return out.drop(from, frame, DropReason::NO_ROUTE) };
         if seen.is_reserved() {
-            return self.refuse_frame(record, action, seen, from, frame, DropReason::ETHERNET_RESERVED, out);
+            return self.refuse_frame(record, action, seen, from, frame, UpfDrop::ETHERNET_RESERVED, out);
         }
         let (session, octets) = (record.session(), seen.len);
         let sent = (seen.service_tag, seen.customer_tag);
@@ -88,8 +89,8 @@ impl Worker {
             Ok(learned) => self.tell_of(learned),
             Err(refusal) => {
                 let reason = match refusal {
-                    Refusal::Full => DropReason::ETHERNET_TABLE_FULL,
-                    Refusal::Taken => DropReason::ETHERNET_SPOOFED,
+                    Refusal::Full => UpfDrop::ETHERNET_TABLE_FULL,
+                    Refusal::Taken => UpfDrop::ETHERNET_SPOOFED,
                 };
                 return self.refuse_frame(record, action, seen, from, frame, reason, out);
             }
@@ -100,19 +101,19 @@ impl Worker {
             && let Some(answer) = self.answer_to(&asked, seen, &frame, out)
         {
             self.count_octets(record, action, octets, false);
-            out.drop(from, frame, DropReason::PROXY_ANSWERED);
+            out.drop(from, frame, UpfDrop::PROXY_ANSWERED);
             return self.frame_to_session(guard, passage, session, answer, out);
         }
         let kept_apart = node.settings.ue_to_ue == UeToUe::Drop && !virtual_network;
         let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let reason = match owner {
-            Some(Owner::Session(other)) if other == session => Some(DropReason::ETHERNET_FILTERED),
-            Some(Owner::Session(_)) if kept_apart => Some(DropReason::UE_TO_UE),
+            Some(Owner::Session(other)) if other == session => Some(UpfDrop::ETHERNET_FILTERED),
+            Some(Owner::Session(_)) if kept_apart => Some(UpfDrop::UE_TO_UE),
             None if to.lan.is_none()
                 && !seen.destination.is_group()
                 && node.settings.ethernet.unknown_unicast == UnknownUnicast::Drop =>
             {
-                Some(DropReason::ETHERNET_UNKNOWN)
+                Some(UpfDrop::ETHERNET_UNKNOWN)
             }
             _ => None,
         };
@@ -158,32 +159,32 @@ impl Worker {
         };
         let Some(seen) = &seen else { return out.drop(port, frame, DropReason::ETHERNET_MALFORMED) };
         if !seen.source.is_station() {
-            return out.drop(port, frame, DropReason::ETHERNET_SOURCE);
+            return out.drop(port, frame, UpfDrop::ETHERNET_SOURCE);
         }
         if seen.is_reserved() {
-            return out.drop(port, frame, DropReason::ETHERNET_RESERVED);
+            return out.drop(port, frame, UpfDrop::ETHERNET_RESERVED);
         }
         let passage = Passage { instance: of_lan.instance, virtual_network: false, port, sender: None };
         let station = passage.station(seen);
         match node.ethernet.fdb.hear(guard, station, out.now()) {
             Ok(learned) => self.tell_of(learned),
-            Err(_) => return out.drop(port, frame, DropReason::ETHERNET_LOOPED),
+            Err(_) => return out.drop(port, frame, UpfDrop::ETHERNET_LOOPED),
         }
         let asked = self.listen(guard, station, seen, &frame);
         let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let floods = node.settings.ethernet.unknown_unicast == UnknownUnicast::Flood;
         match owner {
             Some(Owner::Session(session)) => self.frame_to_session(guard, passage, session, frame, out),
-            Some(Owner::Network) => out.drop(port, frame, DropReason::ETHERNET_FILTERED),
+            Some(Owner::Network) => out.drop(port, frame, UpfDrop::ETHERNET_FILTERED),
             None if seen.destination.is_group() || floods => {
                 let asked = asked.map(|asked| (asked, lan));
                 if self.frame_to_many(guard, passage, asked, seen, &frame, out) {
                     out.release(frame);
                 } else {
-                    out.drop(port, frame, DropReason::NO_PDR);
+                    out.drop(port, frame, UpfDrop::NO_PDR);
                 }
             }
-            None => out.drop(port, frame, DropReason::ETHERNET_UNKNOWN),
+            None => out.drop(port, frame, UpfDrop::ETHERNET_UNKNOWN),
         }
     }
 
@@ -201,13 +202,13 @@ impl Worker {
         let record = node.table.get(guard, &key).filter(|record| is_of(record, session));
         let seen = EthernetFrame::read(frame.data(), frame.packet_len()).ok();
         let (Some(record), Some(seen)) = (record, seen) else {
-            return out.drop(passage.port, frame, DropReason::ETHERNET_UNKNOWN);
+            return out.drop(passage.port, frame, UpfDrop::ETHERNET_UNKNOWN);
         };
         let arrival = passage.arrival(key);
         self.trace_frame(record, arrival, frame, out, |worker, frame, out| {
             match worker.frame_rule(record, None, &seen, frame.data()) {
                 Some(rule) => worker.admit_frame(guard, record, rule, arrival, &seen, frame, out),
-                None => out.drop(passage.port, frame, DropReason::NO_PDR),
+                None => out.drop(passage.port, frame, UpfDrop::NO_PDR),
             }
         });
     }
@@ -225,7 +226,7 @@ impl Worker {
     ) -> bool {
         let node = self.node.clone();
         let (members, more) = self.members(passage.instance, passage.virtual_network);
-        (0..more).for_each(|_| out.count_drop(passage.port, DropReason::FLOOD_CUT));
+        (0..more).for_each(|_| out.count_drop(passage.port, UpfDrop::FLOOD_CUT));
         let mut wanted = false;
         for &session in members.iter().filter(|&&session| passage.sender != Some(session)) {
             let key = passage.key(session);

@@ -16,6 +16,7 @@ use super::charge::MatchedRule;
 use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, is_own, message};
 use super::relay::StoredExtensions;
+use crate::UpfDrop;
 use crate::node::ControlPlaneMessage;
 use crate::record::{Direction, ExtendedActions, Tunnel};
 
@@ -81,7 +82,7 @@ impl Worker {
     ) -> Option<(IcmpError, Frame)> {
         let from = arrival.port;
         if !self.to_control_plane.admit(out.now()) {
-            out.drop(from, frame, DropReason::CONTROL_PLANE_RATE);
+            out.drop(from, frame, UpfDrop::CONTROL_PLANE_RATE);
             return None;
         }
         let encap = &tunnel.encap;
@@ -123,7 +124,7 @@ impl Worker {
             space.copy_from_slice(&octets);
             if !self.is_over_n4(from.ip()) {
                 // A port leads there: then a port is where it comes from.
-                out.drop(port, frame, DropReason::NOT_CONTROL_PLANE);
+                out.drop(port, frame, UpfDrop::NOT_CONTROL_PLANE);
                 continue;
             }
             self.stored = StoredExtensions::default();
@@ -134,7 +135,7 @@ impl Worker {
             };
             if record.is_some_and(|record| record.direction() == Direction::Uplink) {
                 // Nothing that comes over N4 is from a UE.
-                out.drop(port, frame, DropReason::NOT_CONTROL_PLANE);
+                out.drop(port, frame, UpfDrop::NOT_CONTROL_PLANE);
                 continue;
             }
             self.handle_read(&node, guard, parsed, record, port, frame, out);

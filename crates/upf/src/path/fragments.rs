@@ -11,6 +11,7 @@ use super::emit;
 use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, tunnelled};
 use super::relay::StoredExtensions;
+use crate::UpfDrop;
 use crate::fragment::Piece;
 use crate::record::{EndpointId, Record, SessionKey};
 use kaido_n4::Teid;
@@ -187,7 +188,7 @@ impl Worker {
         let own = node.table.get(guard, &key).filter(|own| own.session() == record.session());
         let packet = Packet::read(frame.data(), frame.packet_len());
         let (Some(own), Ok(packet)) = (own, packet) else {
-            return out.drop(port, frame, DropReason::NO_PDR);
+            return out.drop(port, frame, UpfDrop::NO_PDR);
         };
         let packet = Packet { datagram_ports: Some(ports), ..packet };
         self.stored = StoredExtensions::of_flow(qfi, own.direction());

@@ -15,6 +15,7 @@ use super::forward::ArrivalInfo;
 use super::monitor::stamp_sent;
 use super::oversize::PathMtu;
 use super::parse::Packet;
+use crate::UpfDrop;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
 use crate::record::{
     Action, Destination, Direction, ExtendedActions, Record, RuleList, RuleView, Rules, Tunnel,
@@ -36,10 +37,10 @@ impl Worker {
             return out.drop(arrival.port, frame, DropReason::INNER_MALFORMED);
         };
         if !seen.source.is_station() {
-            return out.drop(arrival.port, frame, DropReason::ETHERNET_SOURCE);
+            return out.drop(arrival.port, frame, UpfDrop::ETHERNET_SOURCE);
         }
         let Some(rule) = self.frame_rule(record, arrival.qfi, &seen, frame.data()) else {
-            return out.drop(arrival.port, frame, DropReason::NO_PDR);
+            return out.drop(arrival.port, frame, UpfDrop::NO_PDR);
         };
         self.admit_frame(guard, record, rule, arrival, &seen, frame, out);
     }
@@ -92,7 +93,7 @@ impl Worker {
             Some((seen, rule)) => {
                 self.apply_to_frame(guard, record, rule, arrival, &seen, frame, Some(since), out);
             }
-            None => out.drop(arrival.port, frame, DropReason::BUFFER_DISCARDED),
+            None => out.drop(arrival.port, frame, UpfDrop::BUFFER_DISCARDED),
         }
     }
 
@@ -123,11 +124,11 @@ impl Worker {
             if action.apply.drop {
                 self.count_dropped(record, extended, seen.len);
             }
-            let reason = if action.gate_open { DropReason::FAR_DROP } else { DropReason::GATE_CLOSED };
+            let reason = if action.gate_open { UpfDrop::FAR_DROP } else { UpfDrop::GATE_CLOSED };
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
         }
         if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
-            return out.drop(arrival.port, frame, DropReason::QUOTA_EXHAUSTED);
+            return out.drop(arrival.port, frame, UpfDrop::QUOTA_EXHAUSTED);
         }
         if action.apply.buffer {
             let dscp = packet_in(seen, frame.data()).map_or(0, |packet| packet.tos >> 2);
@@ -135,15 +136,7 @@ impl Worker {
             return self.buffer(record, action, dropped, arrival, dscp, frame, since, out);
         }
         if action.destination == Destination::NoTunnel {
-            return self.refuse_frame(
-                record,
-                action,
-                seen,
-                arrival.port,
-                frame,
-                DropReason::FAR_NO_TUNNEL,
-                out,
-            );
+            return self.refuse_frame(record, action, seen, arrival.port, frame, UpfDrop::FAR_NO_TUNNEL, out);
         }
         if let Some(reason) = self.exceeded_rate(record, action) {
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);

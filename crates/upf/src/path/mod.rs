@@ -49,8 +49,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_engine::{
-    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Notifier, Output, PendingQueue, PortId,
-    PortLink, RateLimit,
+    BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, NextHops, Notifier, Output, PendingQueue,
+    PortId, PortLink, RateLimit,
 };
 use kaido_table::{Guard, Reader, Seed, Ticks, TooManyReaders};
 use kaido_wire::ecn;
@@ -71,6 +71,7 @@ use self::relay::StoredExtensions;
 use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, StageTimer};
 use self::trace::Tracing;
 use self::waiting::SWEEP;
+use crate::UpfDrop;
 use crate::node::{Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
@@ -216,6 +217,10 @@ impl Path {
 impl Function for Path {
     fn name(&self) -> &'static str {
         "upf"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        UpfDrop::TABLE
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -439,7 +444,7 @@ impl Worker {
                     let arrival = ArrivalInfo::new(port, key, None);
                     self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
                 }
-                None => out.drop(port, frame, DropReason::UE_UNKNOWN),
+                None => out.drop(port, frame, UpfDrop::UE_UNKNOWN),
             },
         }
     }
@@ -455,7 +460,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         if !record.admits_gnb(outer.src) {
-            return out.drop(arrival.port, frame, DropReason::GNB_MISMATCH);
+            return out.drop(arrival.port, frame, UpfDrop::GNB_MISMATCH);
         }
         let payload_len = usize::from(outer.header.payload_len);
         let payload_offset = usize::from(outer.header.payload_offset);
@@ -464,10 +469,10 @@ impl Worker {
             self.stored = StoredExtensions::of(frame.data().get(header).unwrap_or_default());
         }
         if !record.monitors().is_empty() && self.measure(record, outer, &frame) && payload_len == 0 {
-            return out.drop(arrival.port, frame, DropReason::NO_PAYLOAD);
+            return out.drop(arrival.port, frame, UpfDrop::NO_PAYLOAD);
         }
         if !frame.strip(outer.gtpu_offset + payload_offset) {
-            return out.drop(arrival.port, frame, DropReason::GTPU_MALFORMED);
+            return out.drop(arrival.port, frame, UpfDrop::GTPU_MALFORMED);
         }
         frame.truncate(payload_len);
         if record.is_ethernet() {

@@ -6,6 +6,7 @@ use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::{Error, EtherType, GtpuHeader, IpProtocol, MessageType, gtpu, ipv4, ipv6, udp, vlan};
 
 use super::lan::parse_tagged;
+use crate::UpfDrop;
 use crate::ethernet::lan::EthernetLanId;
 use crate::lan::LanId;
 use crate::node::NodeSettings;
@@ -182,7 +183,7 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
         Some(instance) if !is_not_routed(packet.dst) && !is_own(settings, packet.dst) => {
             ParsedFrame::ToUe(SessionKey::ue(instance, packet.dst), packet, offset)
         }
-        Some(_) if settings.is_guarded(port, packet.dst) => ParsedFrame::Drop(DropReason::CONTROL_ADDRESS),
+        Some(_) if settings.is_guarded(port, packet.dst) => ParsedFrame::Drop(UpfDrop::CONTROL_ADDRESS),
         _ => ParsedFrame::Kernel,
     }
 }
@@ -221,7 +222,7 @@ pub(super) fn message(
     gtpu_offset: usize,
 ) -> ParsedFrame {
     let Ok(header) = gtpu::header_within(first, available) else {
-        return ParsedFrame::Drop(DropReason::GTPU_MALFORMED);
+        return ParsedFrame::Drop(UpfDrop::GTPU_MALFORMED);
     };
     let outer = OuterTunnel { src, src_port, tos: 0, endpoint, header, gtpu_offset };
     if header.message_type == MessageType::G_PDU && header.unknown_mandatory.is_none() {

@@ -12,6 +12,7 @@ use super::emit::{self, FlowFields};
 use super::outer::OuterTemplate;
 use super::oversize::PathMtu;
 use super::parse::Packet;
+use crate::UpfDrop;
 use crate::fragment::Oversize;
 use crate::record::{Direction, Egress, Exit, N6Exit, Tunnel};
 
@@ -31,7 +32,7 @@ impl Worker {
         }
         let resolution = self.next_hops.resolve(packet.dst);
         if self.leaves_n6(rule, resolution, packet, frame.data()) {
-            out.drop(from, frame, DropReason::NOT_N6);
+            out.drop(from, frame, UpfDrop::NOT_N6);
             return None;
         }
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {

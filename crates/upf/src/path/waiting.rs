@@ -10,6 +10,7 @@ use super::buffering;
 use super::forward::ArrivalInfo;
 use super::parse::Packet;
 use super::relay::StoredExtensions;
+use crate::UpfDrop;
 use crate::node::{BufferChange, WorkerEvent};
 use crate::record::SessionIndex;
 
@@ -57,7 +58,7 @@ impl Worker {
                 self.send_event(WorkerEvent::Discarded { session, pdr });
             }
             self.count_waiting_dropped(session, &packet);
-            out.drop(packet.from, packet.frame, DropReason::BUFFER_EXPIRED);
+            out.drop(packet.from, packet.frame, UpfDrop::BUFFER_EXPIRED);
         }
         self.sweep_fragments(out);
         if !self.pending.is_empty() {
@@ -79,7 +80,7 @@ impl Worker {
         for BufferChange { session, discard } in changes {
             if discard {
                 for packet in self.buffers.take(session) {
-                    out.drop(packet.from, packet.frame, DropReason::BUFFER_DISCARDED);
+                    out.drop(packet.from, packet.frame, UpfDrop::BUFFER_DISCARDED);
                 }
             } else if self.buffers.holds(session) {
                 self.release(guard, session, out);
@@ -105,7 +106,7 @@ impl Worker {
                 continue;
             }
             let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
-                out.drop(from, frame, DropReason::BUFFER_DISCARDED);
+                out.drop(from, frame, UpfDrop::BUFFER_DISCARDED);
                 continue;
             };
             let arrival = ArrivalInfo::new(from, key, qfi);

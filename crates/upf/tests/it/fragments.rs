@@ -9,6 +9,7 @@ use crate::fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_betwe
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortChange, PortId, PortLink};
 use kaido_n4::{Pdr, PdrId, SdfFilter, SessionService};
+use kaido_upf::UpfDrop;
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
 use kaido_upf::node::{NodeSettings, PortRole};
 use kaido_upf::path::{KernelReturn, MssClamp, MssLimit};
@@ -114,7 +115,7 @@ fn signalling_and_strangers_in_fragments_are_what_they_are_in_one_piece() {
     let stray = uplink(0xdead, &udp_between(("10.60.0.7", 1), ("8.8.8.8", 2), 100));
     let out: Vec<_> = frames_of(&stray, 48).iter().flat_map(|frame| rig.pass(N3, frame)).collect();
     assert_eq!(out.len(), 1, "an error indication");
-    assert_eq!(rig.drops(N3, DropReason::TEID_UNKNOWN), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::TEID_UNKNOWN), 1);
     let other_port = ethernet(
         fixture::N3_MAC,
         fixture::GNB_MAC,
@@ -172,7 +173,7 @@ fn fragments_follow_the_ports_of_their_first() {
             assert_eq!(out.len(), if passes { 3 } else { 0 });
         }
     }
-    assert_eq!(rig.drops(N6, DropReason::FAR_DROP), 9);
+    assert_eq!(rig.drops(N6, UpfDrop::FAR_DROP), 9);
     // A first fragment that hides the ports is not passed, and neither is what would rewrite them.
     let tcp = fragmentable(ipv4_packet("8.8.8.8", "10.60.0.7", IpProtocol::TCP, &[0; 64]));
     for frame in frames_of(&downlink(&tcp), 8).iter().take(2) {

@@ -7,8 +7,7 @@ mod rules;
 
 use std::time::Instant;
 
-use kaido_engine::DropTable;
-use kaido_gre::{Gre, SharedState};
+use kaido_gre::{Gre, GreDrop, SharedState};
 use miette::IntoDiagnostic;
 
 use self::control::GreView;
@@ -64,7 +63,7 @@ pub(super) fn run(config: &GreConfig, context: NodeContext) -> miette::Result<()
     let exporter = exporter.transpose()?;
     let traces = PortTraces::new(
         worker_set.tracer(),
-        DropTable::ENGINE,
+        GreDrop::TABLE,
         shown.list().into_iter().map(|port| port.name).collect(),
     );
     let function = GreView { datapath, rules };

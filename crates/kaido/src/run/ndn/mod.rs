@@ -12,7 +12,8 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_engine::{DropTable, PortId};
+use kaido_engine::PortId;
+use kaido_ndn::NdnDrop;
 use kaido_ndn::face::{FaceBounds, FaceUri, Faces};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings, UnixAccess};
@@ -129,7 +130,7 @@ pub(super) fn run(config: &NdnConfig, context: NodeContext) -> miette::Result<()
         export(endpoint, NdnMetrics::new(figures, router, team.balance), health)
     });
     let exporter = exporter.transpose()?;
-    let traces = PortTraces::new(worker_set.tracer(), DropTable::ENGINE, ethernet_ports);
+    let traces = PortTraces::new(worker_set.tracer(), NdnDrop::TABLE, ethernet_ports);
     let function = RouterView;
     let mut control = Control {
         server,

@@ -164,7 +164,8 @@ mod tests {
     use std::collections::HashSet;
     use std::net::IpAddr;
 
-    use kaido_engine::{DropTable, FramePool, WorkerCounters};
+    use kaido_engine::{FramePool, WorkerCounters};
+    use kaido_upf::UpfDrop;
     use kaido_upf::node::NodeSettings;
     use kaido_upf::record::SlowPathCause;
 
@@ -176,8 +177,8 @@ mod tests {
         let settings = NodeSettings { sessions_max: 100, ..NodeSettings::default() };
         let port = |name: &str| PortView::steady(name, "a \"driver\"", 1500);
         let workers = vec![
-            Arc::new(WorkerCounters::new(2, DropTable::ENGINE)),
-            Arc::new(WorkerCounters::new(2, DropTable::ENGINE)),
+            Arc::new(WorkerCounters::new(2, UpfDrop::TABLE)),
+            Arc::new(WorkerCounters::new(2, UpfDrop::TABLE)),
         ];
         let ports = PortBoard::new(vec![port("n3"), port("n6")]);
         let pool = FramePool::leak(1024).unwrap();
@@ -270,5 +271,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
+        assert!(!text.contains("reason=\"ndn_"), "no drop reasons of other functions");
     }
 }
