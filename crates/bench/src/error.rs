@@ -1,7 +1,5 @@
 //! Why a run ends without figures.
 
-use kaido_engine::DropReason;
-
 /// A measurement failed. What only leaves a case out is no error but listed in [`crate::Report::skipped`].
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -40,7 +38,7 @@ pub enum BenchError {
         /// Packets missing.
         lost: usize,
         /// What the worker counted.
-        drops: Vec<(DropReason, u64)>,
+        drops: Vec<(&'static str, u64)>,
     },
     /// A packet came out wrong.
     #[error("{direction} packet of session {session} came out wrong: {what}")]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::port::Port;
 use kaido_engine::{
-    DropReason, FramePool, Function, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker,
+    FramePool, Function, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker,
     WorkerSettings,
 };
 use kaido_n4::{
@@ -227,7 +227,7 @@ impl Forwarder {
     }
 
     /// What the worker has dropped on both ports.
-    pub(crate) fn drops(&self) -> Vec<(DropReason, u64)> {
+    pub(crate) fn drops(&self) -> Vec<(&'static str, u64)> {
         drops(&self.worker)
     }
 }
@@ -261,9 +261,10 @@ pub(crate) fn path(node: &Arc<Node>) -> Result<Box<dyn Function>, BenchError> {
 }
 
 /// What a worker has dropped on both ports.
-pub(crate) fn drops(worker: &Worker) -> Vec<(DropReason, u64)> {
+pub(crate) fn drops(worker: &Worker) -> Vec<(&'static str, u64)> {
     let counters = worker.counters();
-    [N3_PORT, N6_PORT].into_iter().flat_map(|port| PortTotals::of([&*counters], port).drops).collect()
+    let of_port = |port| PortTotals::of([&*counters], port).drops_by_name().collect::<Vec<_>>();
+    [N3_PORT, N6_PORT].into_iter().flat_map(of_port).collect()
 }
 
 /// The node that all measurements are about.

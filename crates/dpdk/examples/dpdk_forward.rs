@@ -12,7 +12,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use kaido_dpdk::{DpdkOptions, DpdkPool, DpdkPort, Eal};
-use kaido_engine::{Batch, DropReason, FramePool, Port};
+use kaido_engine::{Batch, DropReason, DropTable, FramePool, Port};
 
 const USAGE: &str = "usage: dpdk_forward DEVICE SECONDS [EAL ARGUMENT ...]";
 
@@ -54,6 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if packets > 0 {
         println!("{:.1} ns a packet, both ways together", 1e9 / rate);
     }
-    port.losses(&mut |reason: DropReason, count| println!("lost: {} {count}", reason.name()));
+    port.losses(&mut |reason: DropReason, count| {
+        println!("lost: {} {count}", DropTable::ENGINE.name(reason))
+    });
     Ok(())
 }

@@ -323,13 +323,13 @@ impl Port for DpdkPort {
                 report(reason, count);
             }
         };
-        say(DropReason::NoFrame, std::mem::take(&mut self.unexchanged));
+        say(DropReason::NO_FRAME, std::mem::take(&mut self.unexchanged));
         if self.queue != 0 {
             return;
         }
         let Some(found) = self.device.statistics() else { return };
-        say(DropReason::RxRingFull, found.imissed.saturating_sub(self.missed));
-        say(DropReason::RxNoFrame, found.rx_nombuf.saturating_sub(self.nombuf));
+        say(DropReason::RX_RING_FULL, found.imissed.saturating_sub(self.missed));
+        say(DropReason::RX_NO_FRAME, found.rx_nombuf.saturating_sub(self.nombuf));
         (self.missed, self.nombuf) = (found.imissed, found.rx_nombuf);
     }
 }

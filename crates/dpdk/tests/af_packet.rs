@@ -94,7 +94,7 @@ fn flood(pair: &Pair, port: &mut Driven) {
     }
     assert!(came > 0 && came < FLOOD, "{came} of {FLOOD} came");
     let losses = port.losses();
-    let lost = losses.iter().find(|(reason, _)| *reason == DropReason::RxRingFull).unwrap().1;
+    let lost = losses.iter().find(|(reason, _)| *reason == DropReason::RX_RING_FULL).unwrap().1;
     // The kernels' own packets may be among the lost.
     let missing = u64::from(FLOOD - came);
     assert!((missing..missing + 100).contains(&lost), "{missing} missing, {losses:?}");

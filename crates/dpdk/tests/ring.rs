@@ -153,7 +153,7 @@ fn without_a_free_frame_packets_are_dropped_and_counted() {
     let came = b.poll();
     assert_eq!(came.len(), 1);
     assert_eq!(came[0].to_vec(), pattern(5000));
-    assert_eq!(b.losses(), [(DropReason::NoFrame, 7)]);
+    assert_eq!(b.losses(), [(DropReason::NO_FRAME, 7)]);
     assert_eq!(b.losses(), []);
     drop((hoard, came));
     a.send(b"there are frames again");

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::drop_reason::DropReason;
+use crate::drop_reason::{DropReason, NUMBER_MAX};
+use crate::drop_table::DropTable;
 use crate::polling::{PollCounters, PollTotals};
 use crate::port::PortId;
 use crate::shared::{SharedCounters, SharedTotals};
 use crate::timing::{HistogramTotals, Timing};
-
-const REASONS: usize = DropReason::ALL.len();
 
 /// What one worker has seen on one port. Written by that worker alone.
 #[derive(Debug)]
@@ -22,7 +21,8 @@ pub struct PortCounters {
     to_kernel: AtomicU64,
     /// Packets that waited at the last look; `u64::MAX` where the device does not say.
     backlog: AtomicU64,
-    drops: [AtomicU64; REASONS],
+    /// By number: one for each that there can be, so that no bound has to be checked.
+    drops: [AtomicU64; NUMBER_MAX + 1],
 }
 
 impl Default for PortCounters {
@@ -79,7 +79,7 @@ impl PortCounters {
 
     #[inline]
     pub(crate) fn lost(&self, reason: DropReason, count: u64) {
-        add(&self.drops[reason as usize], count);
+        add(&self.drops[reason.number()], count);
     }
 }
 
@@ -98,6 +98,8 @@ pub struct PortTotals {
     pub to_kernel: u64,
     /// Packets received here that were dropped, by reason; reasons without any are left out.
     pub drops: Vec<(DropReason, u64)>,
+    /// What the reasons mean.
+    pub reasons: &'static DropTable,
 }
 
 /// One worker's counters of all ports.
@@ -106,19 +108,25 @@ pub struct WorkerCounters {
     ports: Box<[PortCounters]>,
     /// Of the ports that share their queue with other workers.
     shared: Box<[Option<Arc<SharedCounters>>]>,
+    reasons: &'static DropTable,
     polling: PollCounters,
     timing: Timing,
 }
 
 impl WorkerCounters {
-    /// Counters for `ports` ports.
-    pub fn new(ports: usize) -> Self {
-        Self::with_shared(vec![None; ports], &[])
+    /// Counters for `ports` ports of a function with these drop reasons.
+    pub fn new(ports: usize, reasons: &'static DropTable) -> Self {
+        Self::with_shared(vec![None; ports], reasons, &[])
     }
 
-    /// Counters for as many ports as `shared` has entries, and a function with these stages.
-    pub(crate) fn with_shared(shared: Vec<Option<Arc<SharedCounters>>>, stages: &[&'static str]) -> Self {
+    /// Counters for as many ports as `shared` has entries, and a function with these drop reasons and stages.
+    pub(crate) fn with_shared(
+        shared: Vec<Option<Arc<SharedCounters>>>,
+        reasons: &'static DropTable,
+        stages: &[&'static str],
+    ) -> Self {
         Self {
+            reasons,
             ports: shared.iter().map(|_| PortCounters::default()).collect(),
             shared: shared.into(),
             polling: PollCounters::default(),
@@ -170,12 +178,21 @@ impl WorkerCounters {
 }
 
 impl PortTotals {
-    /// Adds up what `workers` have seen on `port`.
+    /// Adds up what `workers` of one function have seen on `port`.
     pub fn of<'w>(workers: impl IntoIterator<Item = &'w WorkerCounters>, port: PortId) -> Self {
-        let mut totals =
-            Self { rx_packets: 0, rx_bytes: 0, tx_packets: 0, tx_bytes: 0, to_kernel: 0, drops: Vec::new() };
-        let mut drops = [0u64; REASONS];
-        for counters in workers.into_iter().map(|worker| worker.port(port)) {
+        let mut totals = Self {
+            rx_packets: 0,
+            rx_bytes: 0,
+            tx_packets: 0,
+            tx_bytes: 0,
+            to_kernel: 0,
+            drops: Vec::new(),
+            reasons: DropTable::ENGINE,
+        };
+        let mut drops = [0u64; NUMBER_MAX + 1];
+        for worker in workers {
+            totals.reasons = worker.reasons;
+            let counters = worker.port(port);
             totals.rx_packets += counters.rx_packets.load(Ordering::Relaxed);
             totals.rx_bytes += counters.rx_bytes.load(Ordering::Relaxed);
             totals.tx_packets += counters.tx_packets.load(Ordering::Relaxed);
@@ -185,7 +202,14 @@ impl PortTotals {
                 *sum += count.load(Ordering::Relaxed);
             }
         }
-        totals.drops = DropReason::ALL.iter().copied().zip(drops).filter(|&(_, count)| count > 0).collect();
+        let counted = drops.into_iter().enumerate().filter(|&(_, count)| count > 0);
+        totals.drops =
+            counted.filter_map(|(number, count)| Some((DropReason::numbered(number)?, count))).collect();
         totals
+    }
+
+    /// What was dropped, by the names of the reasons.
+    pub fn drops_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.drops.iter().map(|&(reason, count)| (self.reasons.name(reason), count))
     }
 }

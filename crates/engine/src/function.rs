@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
 use crate::drop_reason::DropReason;
+use crate::drop_table::DropTable;
 use crate::frame::Frame;
 use crate::inbox::PortLink;
 use crate::notifier::Notifier;
@@ -24,6 +25,12 @@ pub trait Function: Send {
     /// Handles the packets that arrived together on `port` and leaves the batch empty: each frame is
     /// transmitted, left to the kernel, kept, or dropped with a reason.
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>);
+
+    /// Why it drops packets; of a function that has reasons of its own, the `TABLE` that
+    /// [`drop_reasons!`](crate::drop_reasons) declares with them. All that it drops with must be in there.
+    fn drop_reasons(&self) -> &'static DropTable {
+        DropTable::ENGINE
+    }
 
     /// Its stages, for the times of batches that are timed ([`Output::took`]); at most [`STAGES_MAX`](crate::STAGES_MAX).
     fn stages(&self) -> &'static [&'static str] {
@@ -174,7 +181,7 @@ impl<'w> Output<'w> {
         }
         let waiting = &mut self.ports[port.index()].high_priority;
         if waiting.len() >= HIGH_PRIORITY_MAX {
-            self.counters.port(port).dropped(DropReason::TxFullHighPriority);
+            self.counters.port(port).dropped(DropReason::TX_FULL_HIGH_PRIORITY);
             self.pool.release(frame);
         } else {
             waiting.push_back(frame);
@@ -245,7 +252,7 @@ impl<'w> Output<'w> {
                 self.counters.port(port).left_to_kernel(1);
                 self.transmit(tap, frame);
             }
-            KernelPath::None => self.drop(port, frame, DropReason::NotOurs),
+            KernelPath::None => self.drop(port, frame, DropReason::NOT_OURS),
         }
     }
 
@@ -295,7 +302,7 @@ impl<'w> Output<'w> {
             let (left, left_bytes) = sum(batch);
             counters.sent(packets - left - failed, bytes - left_bytes);
             if failed > 0 {
-                counters.lost(DropReason::TxError, failed as u64);
+                counters.lost(DropReason::TX_ERROR, failed as u64);
             }
             if left > 0 {
                 batch.drain(..).rev().for_each(|frame| attached.high_priority.push_front(frame));
@@ -313,7 +320,7 @@ impl<'w> Output<'w> {
         if !attached.high_priority.is_empty() {
             // What room there is going to be is theirs.
             let dropped = attached.outgoing.len() as u64;
-            self.counters.port(port).lost(DropReason::TxFull, dropped);
+            self.counters.port(port).lost(DropReason::TX_FULL, dropped);
             return attached.outgoing.drain(..).for_each(|frame| self.pool.release(frame));
         }
         let (packets, bytes) = sum(&attached.outgoing);
@@ -322,10 +329,10 @@ impl<'w> Output<'w> {
         let (left, left_bytes) = sum(&attached.outgoing);
         counters.sent(packets - left - failed, bytes - left_bytes);
         if failed > 0 {
-            counters.lost(DropReason::TxError, failed as u64);
+            counters.lost(DropReason::TX_ERROR, failed as u64);
         }
         if left > 0 {
-            counters.lost(DropReason::TxFull, left as u64);
+            counters.lost(DropReason::TX_FULL, left as u64);
             attached.outgoing.drain(..).for_each(|frame| self.pool.release(frame));
         }
     }

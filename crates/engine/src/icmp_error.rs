@@ -26,8 +26,8 @@ impl IcmpError {
     /// As what the packet is counted.
     pub fn reason(self) -> DropReason {
         match self {
-            Self::TimeExceeded => DropReason::TtlExpired,
-            Self::TooBig(_) => DropReason::TooBig,
+            Self::TimeExceeded => DropReason::TTL_EXPIRED,
+            Self::TooBig(_) => DropReason::TOO_BIG,
         }
     }
 }

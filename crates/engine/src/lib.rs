@@ -12,6 +12,7 @@
 mod batch;
 mod counters;
 mod drop_reason;
+mod drop_table;
 pub mod fragment;
 mod frame;
 mod function;
@@ -39,6 +40,7 @@ mod worker;
 pub use batch::{BATCH_MAX, Batch};
 pub use counters::{PortCounters, PortTotals, WorkerCounters};
 pub use drop_reason::DropReason;
+pub use drop_table::{DropEntry, DropTable};
 pub use frame::{Frame, Segments};
 pub use function::{Function, Output};
 pub use icmp_error::{IcmpError, write_icmp_error};

@@ -69,7 +69,7 @@ mod tests {
         fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
             for frame in batch.drain(..).collect::<Vec<_>>() {
                 if frame.data()[0] == 0 {
-                    out.drop(port, frame, DropReason::IpMalformed);
+                    out.drop(port, frame, DropReason::IP_MALFORMED);
                 } else {
                     batch.push(frame);
                 }
@@ -120,7 +120,7 @@ mod tests {
         let through =
             [(from_a, 3, vec![1, 2], crossed(3, &[1, 2])), (from_a, 4, vec![4, 5], crossed(4, &[4, 5]))];
         let own = (None, 0, Vec::new(), vec![sent(0, 3, &[9, 9])]);
-        let dropped = (from_a, 2, vec![0, 1], vec![Disposition::Dropped(DropReason::IpMalformed)]);
+        let dropped = (from_a, 2, vec![0, 1], vec![Disposition::Dropped(DropReason::IP_MALFORMED)]);
         assert_eq!(read(all), [own, dropped, through[0].clone(), through[1].clone()]);
         assert_eq!(read(second), through, "what leaves by it");
         // Once nobody watches any more nothing is written down, and packets cross as before.

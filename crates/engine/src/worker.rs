@@ -81,7 +81,9 @@ impl Worker {
             })
             .collect();
         let shared = ports.iter().map(|port| port.shared.as_ref().map(|shared| shared.counters.clone()));
-        let counters = Arc::new(WorkerCounters::with_shared(shared.collect(), function.stages()));
+        let counters =
+            WorkerCounters::with_shared(shared.collect(), function.drop_reasons(), function.stages());
+        let counters = Arc::new(counters);
         Self {
             ports,
             wire_of,
@@ -459,7 +461,7 @@ mod tests {
                 match frame.data() {
                     b"K" => out.to_kernel(port, frame),
                     [_, _, ..] => out.transmit(PortId(1 - port.0), frame),
-                    _ => out.drop(port, frame, DropReason::EthernetMalformed),
+                    _ => out.drop(port, frame, DropReason::ETHERNET_MALFORMED),
                 }
             }
         }
@@ -483,7 +485,7 @@ mod tests {
         while worker.step() > 0 {}
         assert_eq!((b.receive(), inbox.take_replaced().len()), (None, 1));
         let lost = PortTotals::of([&*worker.counters()], PortId(1));
-        assert_eq!((lost.drops.as_slice(), lost.tx_packets), ([(DropReason::TxError, 1)].as_slice(), 0));
+        assert_eq!((lost.drops.as_slice(), lost.tx_packets), ([(DropReason::TX_ERROR, 1)].as_slice(), 0));
         inbox.tell(PortId(1), PortChange::Queue(Box::new(fresh.port())));
         a.send(vec![3, 4]);
         fresh.send(vec![5, 6]);
@@ -526,10 +528,10 @@ mod tests {
         let counters = worker.counters();
         let on_a = PortTotals::of([&*counters], PortId(0));
         assert_eq!((on_a.rx_packets, on_a.rx_bytes, on_a.tx_packets, on_a.to_kernel), (102, 302, 1, 1));
-        assert_eq!(on_a.drops, [(DropReason::EthernetMalformed, 1)]);
+        assert_eq!(on_a.drops, [(DropReason::ETHERNET_MALFORMED, 1)]);
         let on_b = PortTotals::of([&*counters], PortId(1));
         assert_eq!((on_b.tx_packets, on_b.tx_bytes), (100, 300));
-        assert_eq!(on_b.drops, [(DropReason::NotOurs, 1)]);
+        assert_eq!(on_b.drops, [(DropReason::NOT_OURS, 1)]);
         drop(worker);
         assert_eq!(pool.free_frames(), 256);
     }

@@ -10,12 +10,14 @@
 //! [`Encapsulation`], is as stateless.
 
 mod counters;
+mod drop_reason;
 mod matching;
 mod parse;
 mod path;
 mod rules;
 
 pub use counters::{RuleCounters, RuleTotals};
+pub use drop_reason::GreDrop;
 pub use path::{Gre, SharedState};
 pub use rules::{
     Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix,

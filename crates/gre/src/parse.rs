@@ -6,6 +6,8 @@ use kaido_engine::DropReason;
 use kaido_wire::gre::{self, GreHeader};
 use kaido_wire::{Error, EtherType, IpProtocol, ipv4, ipv6, vlan};
 
+use crate::GreDrop;
+
 /// A tunnel packet: Ethernet, IP, GRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TunnelPacket {
@@ -66,10 +68,10 @@ fn parse_v4(packet: &[u8], available: usize, link_len: usize) -> ParsedFrame {
         return ParsedFrame::Other;
     }
     let Ok(header) = ipv4::header_within(packet, available) else {
-        return ParsedFrame::Broken(DropReason::IpMalformed);
+        return ParsedFrame::Broken(DropReason::IP_MALFORMED);
     };
     if !ipv4::checksum_ok(packet, header.header_len) {
-        return ParsedFrame::Broken(DropReason::IpChecksum);
+        return ParsedFrame::Broken(DropReason::IP_CHECKSUM);
     }
     let packet_len = usize::from(header.total_len);
     if header.fragment.is_some() {
@@ -91,7 +93,7 @@ fn parse_v6(packet: &[u8], available: usize, link_len: usize) -> ParsedFrame {
         Ok(header) => header,
         // GRE right behind a header that is wrong otherwise.
         Err(_) if ipv6::next_header_of(packet) == Some(IpProtocol::GRE) => {
-            return ParsedFrame::Broken(DropReason::IpMalformed);
+            return ParsedFrame::Broken(DropReason::IP_MALFORMED);
         }
         Err(_) => return ParsedFrame::Other,
     };
@@ -124,8 +126,8 @@ fn parse_gre(
     let end = packet.len().min(packet_len);
     match gre::header(packet.get(ip_len..end).unwrap_or_default()) {
         Ok(gre) => ParsedFrame::Tunnel(tunnelled(ip_len + usize::from(gre.header_len), gre)),
-        Err(Error::Version) => ParsedFrame::Unreadable(DropReason::GreVersion),
-        Err(Error::Flags) => ParsedFrame::Unreadable(DropReason::GreFlags),
-        Err(_) => ParsedFrame::Unreadable(DropReason::GreMalformed),
+        Err(Error::Version) => ParsedFrame::Unreadable(GreDrop::VERSION),
+        Err(Error::Flags) => ParsedFrame::Unreadable(GreDrop::FLAGS),
+        Err(_) => ParsedFrame::Unreadable(GreDrop::MALFORMED),
     }
 }

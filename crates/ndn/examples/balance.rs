@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::steer::handoff_ports;
 use kaido_engine::{
-    Batch, FramePool, Function, KernelPath, Output, PoolCache, Port, PortId, PortTotals, Worker,
+    Batch, DropTable, FramePool, Function, KernelPath, Output, PoolCache, Port, PortId, PortTotals, Worker,
     WorkerCounters, WorkerSettings,
 };
-use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings, Phase, WorkerPlacement};
 use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{ControlMailbox, Ndn, WorkerSet};
 use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
+use kaido_ndn::{FaceId, NdnDrop};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -230,6 +230,10 @@ struct Locked(Arc<Mutex<Ndn>>);
 impl Function for Locked {
     fn name(&self) -> &'static str {
         "locked"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        NdnDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {

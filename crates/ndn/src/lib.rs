@@ -6,6 +6,7 @@
 
 pub mod balance;
 pub mod client;
+mod drop_reason;
 pub mod face;
 pub mod forward;
 pub mod host;
@@ -18,5 +19,6 @@ pub mod router;
 pub mod table;
 pub mod tier;
 
+pub use drop_reason::NdnDrop;
 pub use moment::NodeInstant;
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};

@@ -26,6 +26,7 @@ pub mod apps;
 pub mod buffered;
 pub mod classify;
 pub mod control;
+mod drop_reason;
 mod dropped;
 pub mod echo;
 pub mod ethernet;
@@ -44,3 +45,5 @@ pub mod slow_path;
 pub mod trace;
 mod tunnels;
 pub mod usage;
+
+pub use drop_reason::UpfDrop;

@@ -12,7 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use kaido_engine::{DropReason, PortId};
 use kaido_gre::{
-    Condition, Encapsulation, ForwardingMode, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict,
+    Condition, Encapsulation, ForwardingMode, GreDrop, KeyMatch, Prefix, Propagation, RuleTotals, Settings,
+    Verdict,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -40,14 +41,14 @@ const PLAIN: u8 = 8;
 
 /// `enum gre_drop`, in its order.
 const DROPS: [DropReason; 8] = [
-    DropReason::GreRule,
-    DropReason::GreMalformed,
-    DropReason::GreVersion,
-    DropReason::GreFlags,
-    DropReason::IpMalformed,
-    DropReason::IpChecksum,
-    DropReason::InnerMalformed,
-    DropReason::CongestionMark,
+    GreDrop::RULE,
+    GreDrop::MALFORMED,
+    GreDrop::VERSION,
+    GreDrop::FLAGS,
+    DropReason::IP_MALFORMED,
+    DropReason::IP_CHECKSUM,
+    DropReason::INNER_MALFORMED,
+    DropReason::CONGESTION_MARK,
 ];
 
 /// Octets of `struct gre_rule`.

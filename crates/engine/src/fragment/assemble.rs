@@ -27,9 +27,9 @@ pub fn assemble<P>(
         deaf |= mark == ecn::NOT_ECT;
     }
     if congested && deaf {
-        return Err(DropReason::CongestionMark);
+        return Err(DropReason::CONGESTION_MARK);
     }
-    let mut whole = join(pieces, part, allocate).ok_or(DropReason::NoFrame)?;
+    let mut whole = join(pieces, part, allocate).ok_or(DropReason::NO_FRAME)?;
     if congested {
         let class = ecn::class(whole.data()) | ecn::CE;
         ecn::set_class(whole.data_mut(), class);

@@ -180,14 +180,14 @@ impl<P> Contexts<P> {
     ) -> Outcome<P, Vec<P>> {
         match self.admit(key, place, now) {
             None => {}
-            Some(DropReason::FragmentDuplicate) if !self.is_same(&key, place, &piece, same) => {
+            Some(DropReason::FRAGMENT_DUPLICATE) if !self.is_same(&key, place, &piece, same) => {
                 return self.reject(key, piece);
             }
-            Some(DropReason::FragmentOverlap) => return self.reject(key, piece),
+            Some(DropReason::FRAGMENT_OVERLAP) => return self.reject(key, piece),
             Some(reason) => return Outcome::Refused(piece, reason),
         }
         let Some(context) = self.contexts.get_mut(&key) else {
-            return Outcome::Refused(piece, DropReason::ReassemblyFull);
+            return Outcome::Refused(piece, DropReason::REASSEMBLY_FULL);
         };
         context.waiting.push((place.offset, piece));
         self.pieces += 1;
@@ -212,11 +212,11 @@ impl<P> Contexts<P> {
     ) -> Outcome<P, ForwardedFragments<P>> {
         match self.admit(key, place, now) {
             None => {}
-            Some(DropReason::FragmentOverlap) => return self.reject(key, piece),
+            Some(DropReason::FRAGMENT_OVERLAP) => return self.reject(key, piece),
             Some(reason) => return Outcome::Refused(piece, reason),
         }
         let Some(context) = self.contexts.get_mut(&key) else {
-            return Outcome::Refused(piece, DropReason::ReassemblyFull);
+            return Outcome::Refused(piece, DropReason::REASSEMBLY_FULL);
         };
         context.ports = context.ports.or(ports.filter(|_| place.offset == 0));
         let Some(ports) = context.ports else {
@@ -242,7 +242,7 @@ impl<P> Contexts<P> {
             }
             self.ages.pop_front();
             if is_current {
-                self.discard(&key, DropReason::ReassemblyTimeout);
+                self.discard(&key, DropReason::REASSEMBLY_TIMEOUT);
             }
         }
     }
@@ -256,17 +256,17 @@ impl<P> Contexts<P> {
     fn admit(&mut self, key: FragmentKey, place: FragmentRange, now: Instant) -> Option<DropReason> {
         self.expire(now);
         if !place.is_possible() {
-            return Some(DropReason::FragmentInvalid);
+            return Some(DropReason::FRAGMENT_INVALID);
         }
         if !self.contexts.contains_key(&key) {
             self.begin(key, now);
         }
         let context = self.contexts.get_mut(&key)?;
         if context.rejected {
-            return Some(DropReason::FragmentOverlap);
+            return Some(DropReason::FRAGMENT_OVERLAP);
         }
         match context.fit(place) {
-            Fit::Beside(_) if context.seen.len() == PIECES_MAX => Some(DropReason::FragmentInvalid),
+            Fit::Beside(_) if context.seen.len() == PIECES_MAX => Some(DropReason::FRAGMENT_INVALID),
             Fit::Beside(at) => {
                 context.seen.insert(at, (place.offset, place.end()));
                 context.octets += place.len;
@@ -275,8 +275,8 @@ impl<P> Contexts<P> {
                 }
                 None
             }
-            Fit::Repeated => Some(DropReason::FragmentDuplicate),
-            Fit::Contradicts => Some(DropReason::FragmentOverlap),
+            Fit::Repeated => Some(DropReason::FRAGMENT_DUPLICATE),
+            Fit::Contradicts => Some(DropReason::FRAGMENT_OVERLAP),
         }
     }
 
@@ -300,7 +300,7 @@ impl<P> Contexts<P> {
                     && self.contexts.get(other).is_some_and(|context| context.number == *number)
             });
             if let Some(&(_, _, oldest)) = own {
-                self.discard(&oldest, DropReason::ReassemblyFull);
+                self.discard(&oldest, DropReason::REASSEMBLY_FULL);
             }
         }
         if self.contexts.len() >= self.limits.packets {
@@ -334,9 +334,9 @@ impl<P> Contexts<P> {
             context.rejected = true;
             self.pieces -= context.waiting.len();
             let waiting = context.waiting.drain(..);
-            self.dropped.extend(waiting.map(|(_, piece)| (piece, DropReason::FragmentOverlap)));
+            self.dropped.extend(waiting.map(|(_, piece)| (piece, DropReason::FRAGMENT_OVERLAP)));
         }
-        Outcome::Refused(piece, DropReason::FragmentOverlap)
+        Outcome::Refused(piece, DropReason::FRAGMENT_OVERLAP)
     }
 
     fn make_room(&mut self) {
@@ -346,7 +346,7 @@ impl<P> Contexts<P> {
     fn discard_oldest(&mut self) -> bool {
         while let Some((_, number, key)) = self.ages.pop_front() {
             if self.contexts.get(&key).is_some_and(|context| context.number == number) {
-                self.discard(&key, DropReason::ReassemblyFull);
+                self.discard(&key, DropReason::REASSEMBLY_FULL);
                 return true;
             }
         }

@@ -187,7 +187,7 @@ impl Port for VlanPort {
         let mut trunk = self.trunk();
         trunk.device.losses(report);
         if trunk.unknown > 0 && trunk.unclaimed == UnclaimedFrames::Dropped {
-            report(DropReason::VlanUnknown, std::mem::take(&mut trunk.unknown));
+            report(DropReason::VLAN_UNKNOWN, std::mem::take(&mut trunk.unknown));
         }
     }
 

@@ -74,9 +74,9 @@ impl HandoffPort {
         let worker = frame.data().first().map(|&worker| usize::from(worker));
         let sender = worker.and_then(|worker| self.senders.get_mut(worker)).and_then(Option::as_mut);
         let Some(sender) = sender.filter(|_| frame.strip(1)) else {
-            return Err((frame, DropReason::TxError));
+            return Err((frame, DropReason::TX_ERROR));
         };
-        sender.put(frame).map_err(|frame| (frame, DropReason::HandoffFull))
+        sender.put(frame).map_err(|frame| (frame, DropReason::HANDOFF_FULL))
     }
 }
 
@@ -106,7 +106,7 @@ impl Port for HandoffPort {
         for frame in batch.drain(..) {
             if let Err((frame, reason)) = self.give(frame) {
                 match reason {
-                    DropReason::HandoffFull => self.dropped += 1,
+                    DropReason::HANDOFF_FULL => self.dropped += 1,
                     _ => failed += 1,
                 }
                 pool.release(frame);

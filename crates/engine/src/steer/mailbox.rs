@@ -97,7 +97,7 @@ pub(super) fn senders(
 pub(super) fn report_full(dropped: &mut u64, report: &mut dyn FnMut(DropReason, u64)) {
     let dropped = std::mem::take(dropped);
     if dropped > 0 {
-        report(DropReason::HandoffFull, dropped);
+        report(DropReason::HANDOFF_FULL, dropped);
     }
 }
 

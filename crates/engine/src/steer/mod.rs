@@ -13,7 +13,7 @@
 //! cannot be opened for each worker is had by one, who [relays](relay()) what the others send.
 //!
 //! The rings are for one sender and one receiver each, without locks. Packets of one hash stay in their order. What finds
-//! its ring full is dropped and counted as [`DropReason::HandoffFull`](crate::DropReason::HandoffFull).
+//! its ring full is dropped and counted as [`DropReason::HANDOFF_FULL`](crate::DropReason::HANDOFF_FULL).
 
 mod handoff;
 #[cfg(not(any(loom, shuttle)))]

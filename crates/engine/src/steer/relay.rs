@@ -93,7 +93,7 @@ impl Port for OwnerPort {
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
         self.device.losses(report);
         let (full, failed) = std::mem::take(&mut self.refused);
-        for (reason, count) in [(DropReason::TxFull, full), (DropReason::TxError, failed)] {
+        for (reason, count) in [(DropReason::TX_FULL, full), (DropReason::TX_ERROR, failed)] {
             if count > 0 {
                 report(reason, count);
             }

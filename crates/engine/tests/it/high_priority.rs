@@ -99,7 +99,7 @@ fn preferred_frames_leave_first_and_others_are_dropped() {
     rig.send(b'P', 0..5);
     rig.send(b'o', 10..15);
     assert_eq!(rig.run(), [numbered(b'P', 0..5), numbered(b'o', 0..3)].concat());
-    assert_eq!((rig.drops(DropReason::TxFull), rig.drops(DropReason::TxFullHighPriority)), (12, 0));
+    assert_eq!((rig.drops(DropReason::TX_FULL), rig.drops(DropReason::TX_FULL_HIGH_PRIORITY)), (12, 0));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn preferred_frames_wait_for_room_in_their_order() {
     rig.send(b'o', 0..5);
     rig.send(b'P', 20..22);
     assert_eq!(rig.run(), numbered(b'P', 3..10));
-    assert_eq!(rig.drops(DropReason::TxFull), 5);
+    assert_eq!(rig.drops(DropReason::TX_FULL), 5);
     rig.room.store(100, Ordering::Relaxed);
     rig.send(b'o', 5..8);
     assert_eq!(rig.run(), [numbered(b'P', 10..22), numbered(b'o', 5..8)].concat());
@@ -127,7 +127,7 @@ fn what_waits_is_bounded_and_not_lost_from_the_pool() {
         rig.send(b'P', 0..200);
         assert_eq!(rig.run(), []);
     }
-    assert_eq!(rig.drops(DropReason::TxFullHighPriority), 400 - 256);
+    assert_eq!(rig.drops(DropReason::TX_FULL_HIGH_PRIORITY), 400 - 256);
     let pool = rig.pool;
     drop(rig);
     assert_eq!(pool.free_frames(), 2048);

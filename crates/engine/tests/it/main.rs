@@ -1,6 +1,7 @@
 //! The integration tests of this crate in one binary, a module each, so that it is linked once.
 #![cfg(not(any(loom, shuttle)))]
 
+mod drop_table;
 mod high_priority;
 mod netlink;
 mod notifier;

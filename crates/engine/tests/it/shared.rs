@@ -70,7 +70,7 @@ impl Function for Uneven {
                 out.transmit(to, copy);
             }
             if copies(number) == 0 {
-                out.drop(port, frame, DropReason::FarDrop);
+                out.drop(port, frame, DropReason::NO_ROUTE);
             } else {
                 out.transmit(to, frame);
             }
@@ -154,7 +154,7 @@ fn what_a_function_makes_of_packets_leaves_in_the_order_of_the_packets() {
         // Each eleventh packet is two descriptors.
         assert_eq!(totals.packets, u64::from(total + total.div_ceil(11)));
         assert_eq!((totals.blocks, port.rx_packets), (totals.drained, total.into()));
-        assert_eq!(port.drops, [(DropReason::FarDrop, u64::from(total.div_ceil(5)))]);
+        assert_eq!(port.drops, [(DropReason::NO_ROUTE, u64::from(total.div_ceil(5)))]);
     }
 }
 

@@ -168,7 +168,7 @@ fn what_finds_its_ring_full_is_dropped_and_counted() {
     }
     let mut told = Vec::new();
     ports[0].losses(&mut |reason, count| told.push((reason, count)));
-    assert_eq!(told, [(DropReason::HandoffFull, 3000 - taken as u64)]);
+    assert_eq!(told, [(DropReason::HANDOFF_FULL, 3000 - taken as u64)]);
     ports[0].losses(&mut |reason, count| panic!("{reason:?} {count} is told twice"));
     drop((first, second));
     assert_eq!(pool.free_frames(), 4096);
@@ -246,7 +246,7 @@ fn a_crew_hands_frames_to_whom_they_name_in_order_and_in_bounds() {
     }
     let mut told = Vec::new();
     ports[0].losses(&mut |reason, count| told.push((reason, count)));
-    assert_eq!(told, [(DropReason::HandoffFull, 40 * 32 - 1024)]);
+    assert_eq!(told, [(DropReason::HANDOFF_FULL, 40 * 32 - 1024)]);
     ports[0].losses(&mut |reason, count| panic!("{reason:?} {count} is told twice"));
     drop((ports, cache));
     assert_eq!(pool.free_frames(), 4096);
@@ -301,7 +301,7 @@ fn all_workers_send_by_the_device_of_one() {
     }
     let mut told = Vec::new();
     ports[1].losses(&mut |reason, count| told.push((reason, count)));
-    assert_eq!(told, [(DropReason::HandoffFull, 40 * 32 - 1024)]);
+    assert_eq!(told, [(DropReason::HANDOFF_FULL, 40 * 32 - 1024)]);
     assert!(ports[1].readiness().is_none() && ports[1].is_exhausted(), "nothing is waited for there");
     drop((ports, cache));
     assert_eq!(pool.free_frames(), 4096);

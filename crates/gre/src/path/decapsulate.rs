@@ -23,7 +23,7 @@ impl Gre {
         if protocol == gre::TRANSPARENT_ETHERNET {
             return match take_frame(&mut frame, outer) {
                 true => self.peer_port(port, frame, out),
-                false => out.drop(port, frame, DropReason::InnerMalformed),
+                false => out.drop(port, frame, DropReason::INNER_MALFORMED),
             };
         }
         let change = Change {
@@ -32,7 +32,7 @@ impl Gre {
             ecn: outer.tos & ecn::MASK,
         };
         let offset = outer.link_len + outer.outer_len;
-        let changed = frame.data_mut().get_mut(offset..).ok_or(DropReason::InnerMalformed);
+        let changed = frame.data_mut().get_mut(offset..).ok_or(DropReason::INNER_MALFORMED);
         if let Err(reason) = changed.and_then(|packet| change.apply(protocol, packet)) {
             return out.drop(port, frame, reason);
         }
@@ -42,13 +42,13 @@ impl Gre {
                 if frame.strip(offset) {
                     self.route(port, frame, out);
                 } else {
-                    out.drop(port, frame, DropReason::InnerMalformed);
+                    out.drop(port, frame, DropReason::INNER_MALFORMED);
                 }
             }
             _ if move_link(&mut frame, outer.link_len, outer.outer_len, protocol) => {
                 self.peer_port(port, frame, out);
             }
-            _ => out.drop(port, frame, DropReason::InnerMalformed),
+            _ => out.drop(port, frame, DropReason::INNER_MALFORMED),
         }
     }
 }
@@ -103,10 +103,10 @@ impl Change {
 
     fn apply_v4(&self, packet: &mut [u8]) -> Result<(), DropReason> {
         // The rest may be in further segments; its length is for the receiver to judge.
-        let header = packet.first_chunk_mut().ok_or(DropReason::InnerMalformed)?;
+        let header = packet.first_chunk_mut().ok_or(DropReason::INNER_MALFORMED)?;
         let mut header = Ipv4Fields::new(header);
         if header.version_ihl() >> 4 != 4 || header.header_len() < ipv4::HEADER_LEN {
-            return Err(DropReason::InnerMalformed);
+            return Err(DropReason::INNER_MALFORMED);
         }
         let tos = self.tos(header.tos())?;
         header.update(tos, self.hops.map_or(header.ttl(), |outer| outer.min(header.ttl())));
@@ -114,10 +114,10 @@ impl Change {
     }
 
     fn apply_v6(&self, packet: &mut [u8]) -> Result<(), DropReason> {
-        let header = packet.first_chunk_mut().ok_or(DropReason::InnerMalformed)?;
+        let header = packet.first_chunk_mut().ok_or(DropReason::INNER_MALFORMED)?;
         let mut header = Ipv6Fields::new(header);
         if header.version_class_flow() >> 28 != 6 {
-            return Err(DropReason::InnerMalformed);
+            return Err(DropReason::INNER_MALFORMED);
         }
         header.set_traffic_class(self.tos(header.traffic_class())?);
         header.set_hop_limit(self.hops.map_or(header.hop_limit(), |outer| outer.min(header.hop_limit())));
@@ -126,7 +126,7 @@ impl Change {
 
     /// The packet's own DSCP and ECN as they become (RFC 6040 4.2: a packet that cannot carry the mark is dropped).
     fn tos(&self, inner: u8) -> Result<u8, DropReason> {
-        let marks = ecn::decapsulated(inner, self.ecn).ok_or(DropReason::CongestionMark)?;
+        let marks = ecn::decapsulated(inner, self.ecn).ok_or(DropReason::CONGESTION_MARK)?;
         Ok(self.dscp.unwrap_or(inner & !ecn::MASK) | marks)
     }
 }

@@ -53,7 +53,7 @@ impl Gre {
         out: &mut Output<'_>,
     ) {
         let Ok(found) = vlan::link(frame.data()) else {
-            return out.drop(port, frame, DropReason::EthernetMalformed);
+            return out.drop(port, frame, DropReason::ETHERNET_MALFORMED);
         };
         let mut load = Load {
             link: [0; LINK_MAX],
@@ -67,7 +67,7 @@ impl Gre {
         } else {
             let len = load.head.map_or(0, |head| head.len);
             if !frame.strip(load.link_len) {
-                return out.drop(port, frame, DropReason::IpMalformed);
+                return out.drop(port, frame, DropReason::IP_MALFORMED);
             }
             frame.truncate(len);
             if tunnel.forward == ForwardingMode::Route {
@@ -93,7 +93,7 @@ impl Gre {
                 let kind = IcmpError::TooBig(room.saturating_sub(overhead));
                 self.send_icmp_error(port, kind, &head, Some(load.link()), frame, out);
             }
-            None => out.drop(port, frame, DropReason::TooBig),
+            None => out.drop(port, frame, DropReason::TOO_BIG),
         }
     }
 
@@ -102,7 +102,7 @@ impl Gre {
             Some(head) => {
                 self.send_icmp_error(port, IcmpError::TimeExceeded, &head, Some(load.link()), frame, out);
             }
-            None => out.drop(port, frame, DropReason::TtlExpired),
+            None => out.drop(port, frame, DropReason::TTL_EXPIRED),
         }
     }
 
@@ -129,7 +129,7 @@ impl Gre {
         out: &mut Output<'_>,
     ) {
         if let Err(error) = self.put_outer(tunnel, load, &mut frame) {
-            let reason = if error == Error::Range { DropReason::TooBig } else { DropReason::NoHeadroom };
+            let reason = if error == Error::Range { DropReason::TOO_BIG } else { DropReason::NO_HEADROOM };
             return out.drop(port, frame, reason);
         }
         if frame.packet_len() <= room {
@@ -152,7 +152,7 @@ impl Gre {
             return self.send(port, tunnel.remote, frame, out);
         }
         let Some(head) = frame.prepend(load.link_len) else {
-            return out.drop(port, frame, DropReason::NoHeadroom);
+            return out.drop(port, frame, DropReason::NO_HEADROOM);
         };
         let link = &mut head[..load.link_len];
         link.copy_from_slice(load.link());

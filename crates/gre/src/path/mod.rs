@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::{Contexts, Limits};
 use kaido_engine::{
-    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Notifier, Output, PendingQueue, PortId,
-    PortLink, RateLimit, Routes,
+    BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, NextHops, Notifier, Output, PendingQueue,
+    PortId, PortLink, RateLimit, Routes,
 };
 use kaido_wire::gre;
 
+use crate::GreDrop;
 use crate::counters::RuleCounters;
 use crate::matching::Matchers;
 use crate::parse::{ParsedFrame, TunnelPacket, parse};
@@ -116,7 +117,7 @@ impl Gre {
             ParsedFrame::Piece { link_len, packet_len } => match self.shared.settings.pieces {
                 Pieces::Assemble => self.piece(port, link_len, packet_len, frame, out),
                 Pieces::Pass => self.peer_port(port, frame, out),
-                Pieces::Drop => out.drop(port, frame, DropReason::OuterFragment),
+                Pieces::Drop => out.drop(port, frame, DropReason::OUTER_FRAGMENT),
             },
             ParsedFrame::Unreadable(reason) => {
                 self.obey(self.shared.settings.unreadable, reason, port, frame, out);
@@ -129,7 +130,7 @@ impl Gre {
     /// A packet in GRE that can be read.
     fn tunnel(&mut self, port: PortId, outer: &TunnelPacket, frame: Frame, out: &mut Output<'_>) {
         if outer.gre.has_checksum && !is_sum_right(&frame, outer) {
-            return out.drop(port, frame, DropReason::GreChecksum);
+            return out.drop(port, frame, GreDrop::CHECKSUM);
         }
         let TunnelPacket { ends, gre, .. } = *outer;
         let settings = &self.shared.settings;
@@ -155,7 +156,7 @@ impl Gre {
             Verdict::Decapsulate { ttl, dscp, forward } => {
                 self.decapsulate((ttl, dscp, forward), port, outer, frame, out);
             }
-            _ => self.obey(verdict, DropReason::GreRule, port, frame, out),
+            _ => self.obey(verdict, GreDrop::RULE, port, frame, out),
         }
     }
 
@@ -182,7 +183,7 @@ impl Gre {
             return out.to_kernel(port, frame);
         };
         if frame.packet_len() > self.ports[to.index()].mtu + LINK_LEN_MAX {
-            return out.drop(port, frame, DropReason::TooBig);
+            return out.drop(port, frame, DropReason::TOO_BIG);
         }
         out.transmit(to, frame);
     }
@@ -218,6 +219,10 @@ fn is_sum_right(frame: &Frame, outer: &TunnelPacket) -> bool {
 impl Function for Gre {
     fn name(&self) -> &'static str {
         "gre"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        GreDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {

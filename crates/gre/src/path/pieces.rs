@@ -35,7 +35,7 @@ impl Gre {
         let mut link = [0; LINK_MAX];
         link[..link_len].copy_from_slice(&frame.data()[..link_len]);
         let found = if frame.strip(link_len) { FragmentInfo::read(frame.data()) } else { None };
-        let Some(found) = found else { return out.drop(port, frame, DropReason::FragmentInvalid) };
+        let Some(found) = found else { return out.drop(port, frame, DropReason::FRAGMENT_INVALID) };
         frame.truncate(packet_len);
         let piece = Piece { frame, from: port, header_len: found.header_len, link, link_len };
         let data = |piece: &Piece| {
@@ -70,11 +70,11 @@ impl Gre {
                     room[..link_len].copy_from_slice(&link[..link_len]);
                     self.tunnel(port, &TunnelPacket { link_len, ..outer }, whole, out);
                 }
-                None => out.drop(port, whole, DropReason::NoHeadroom),
+                None => out.drop(port, whole, DropReason::NO_HEADROOM),
             },
             // What came in pieces is not sent on in one that may be too large.
             ParsedFrame::Unreadable(reason) | ParsedFrame::Broken(reason) => out.drop(port, whole, reason),
-            ParsedFrame::Piece { .. } | ParsedFrame::Other => out.drop(port, whole, DropReason::IpMalformed),
+            ParsedFrame::Piece { .. } | ParsedFrame::Other => out.drop(port, whole, DropReason::IP_MALFORMED),
         }
     }
 

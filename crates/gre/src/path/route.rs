@@ -83,10 +83,10 @@ impl Gre {
     /// Sends on the IP packet that `frame` begins with, as a router does.
     pub(super) fn route(&mut self, from: PortId, mut frame: Frame, out: &mut Output<'_>) {
         let Some(head) = Head::read(frame.data(), frame.packet_len()) else {
-            return out.drop(from, frame, DropReason::InnerMalformed);
+            return out.drop(from, frame, DropReason::INNER_MALFORMED);
         };
         if !head.is_routed() {
-            return out.drop(from, frame, DropReason::NotRouted);
+            return out.drop(from, frame, DropReason::NOT_ROUTED);
         }
         if head.hops <= 1 {
             return self.send_icmp_error(from, IcmpError::TimeExceeded, &head, None, frame, out);
@@ -123,8 +123,8 @@ impl Gre {
             }
             Err(fault) => {
                 let reason = match fault {
-                    SplitFault::Impossible => DropReason::TooBig,
-                    SplitFault::NoFrame => DropReason::NoFrame,
+                    SplitFault::Impossible => DropReason::TOO_BIG,
+                    SplitFault::NoFrame => DropReason::NO_FRAME,
                 };
                 out.drop(from, frame, reason);
                 Vec::new()
@@ -140,18 +140,18 @@ impl Gre {
                 let fits = port.filter(|port| frame.packet_len() <= port.mtu);
                 match fits.map(|port| put_link(&mut frame, port.mac, hop.mac)) {
                     Some(true) => return out.transmit(hop.port, frame),
-                    Some(false) => DropReason::NoHeadroom,
-                    None => DropReason::TooBig,
+                    Some(false) => DropReason::NO_HEADROOM,
+                    None => DropReason::TOO_BIG,
                 }
             }
             Resolution::Pending => match self.pending.push(frame, from, to, (), out.now()) {
                 Ok(()) => return,
                 Err(refused) => {
                     frame = refused;
-                    DropReason::NextHopUnresolved
+                    DropReason::NEXT_HOP_UNRESOLVED
                 }
             },
-            Resolution::NoRoute => DropReason::NoRoute,
+            Resolution::NoRoute => DropReason::NO_ROUTE,
         };
         out.drop(from, frame, reason);
     }
@@ -162,7 +162,7 @@ impl Gre {
         for packet in self.pending.take() {
             match self.next_hops.resolve(packet.destination) {
                 Resolution::Pending if packet.is_overdue(out.now()) => {
-                    out.drop(packet.from, packet.frame, DropReason::NextHopUnresolved);
+                    out.drop(packet.from, packet.frame, DropReason::NEXT_HOP_UNRESOLVED);
                 }
                 Resolution::Pending => self.pending.keep(packet),
                 _ => self.send(packet.from, packet.destination, packet.frame, out),
@@ -218,7 +218,7 @@ fn back(port: PortId, link: &[u8], mut frame: Frame, out: &mut Output<'_>) {
             addresses.set_src(src);
             out.transmit(port, frame);
         }
-        None => out.drop(port, frame, DropReason::NoHeadroom),
+        None => out.drop(port, frame, DropReason::NO_HEADROOM),
     }
 }
 

@@ -8,8 +8,7 @@ use crate::vector::{Neighbour, Vector, mac, octets};
 use kaido_engine::fragment::Limits;
 use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{
-    DropReason, FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker,
-    WorkerSettings,
+    FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker, WorkerSettings,
 };
 use kaido_gre::{Gre, SharedState};
 
@@ -40,7 +39,7 @@ fn run(vector: &Vector) -> usize {
     let mut worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
     let counters = worker.counters();
     let drops = || {
-        let totals = |port| PortTotals::of([&*counters], PortId(port)).drops;
+        let totals = |port| PortTotals::of([&*counters], PortId(port)).drops_by_name().collect::<Vec<_>>();
         [totals(0), totals(1)].concat()
     };
     let mut before = drops();
@@ -55,9 +54,8 @@ fn run(vector: &Vector) -> usize {
         let wanted: Vec<_> = step.out.iter().map(|sent| (sent.port.as_str(), octets(&sent.hex))).collect();
         assert_eq!(out, wanted, "{at}");
         let now = drops();
-        let new: Vec<DropReason> =
+        let names: Vec<_> =
             now.iter().filter(|count| !before.contains(count)).map(|(reason, _)| *reason).collect();
-        let names: Vec<_> = new.iter().map(|reason| reason.name()).collect();
         assert_eq!(names, step.drop.iter().map(String::as_str).collect::<Vec<_>>(), "{at}");
         before = now;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use kaido_engine::tracer::{PortRecord, Tracer, WatchId};
-use kaido_engine::{Disposition, PortId};
+use kaido_engine::{Disposition, DropTable, PortId};
 
 use super::board::PortBoard;
 use crate::api::{self, Answer, PacketDisposition, TraceOf, TraceQuestion};
@@ -29,16 +29,22 @@ struct Reader {
 pub(super) struct PortTraces {
     tracer: Arc<Tracer<PortRecord>>,
     board: PortBoard,
+    /// The function's.
+    reasons: &'static DropTable,
     /// Names of the ports of Ethernet, which come first; others have no frames to show.
     named: Vec<String>,
     readers: Vec<Reader>,
 }
 
 impl PortTraces {
-    /// Traces by those workers, of the ports of Ethernet that are on the board now.
-    pub(super) fn new(tracer: Arc<Tracer<PortRecord>>, board: PortBoard) -> Self {
+    /// Traces by those workers of a function with these drop reasons, of the ports of Ethernet that are on the board now.
+    pub(super) fn new(
+        tracer: Arc<Tracer<PortRecord>>,
+        reasons: &'static DropTable,
+        board: PortBoard,
+    ) -> Self {
         let named = board.list().into_iter().map(|port| port.name).collect();
-        Self { tracer, board, named, readers: Vec::new() }
+        Self { tracer, board, reasons, named, readers: Vec::new() }
     }
 
     /// Ends what nobody reads any more.
@@ -100,7 +106,7 @@ impl PortTraces {
         reader.read = Instant::now();
         let (records, lost) = self.tracer.read(reader.id, READ_MAX.0, READ_MAX.1);
         let all: Vec<_> = self.board.list().into_iter().map(|port| port.name).collect();
-        let packets = records.iter().map(|record| traced(record, &all)).collect();
+        let packets = records.iter().map(|record| traced(record, self.reasons, &all)).collect();
         Answer::Trace(Box::new(api::TraceRead { of: reader.ports.clone(), lost, packets }))
     }
 }
@@ -109,7 +115,7 @@ fn error(message: &str) -> Answer {
     Answer::Error { message: message.to_owned() }
 }
 
-fn traced(record: &PortRecord, ports: &[String]) -> api::TracedPacket {
+fn traced(record: &PortRecord, reasons: &DropTable, ports: &[String]) -> api::TracedPacket {
     let leaves = record.dispositions.iter().find_map(|disposition| match disposition {
         Disposition::Sent { port, .. } => Some(*port),
         _ => None,
@@ -130,7 +136,7 @@ fn traced(record: &PortRecord, ports: &[String]) -> api::TracedPacket {
         dispositions: record
             .dispositions
             .iter()
-            .map(|disposition| shown_disposition(disposition, |port| name(ports, port)))
+            .map(|disposition| shown_disposition(disposition, reasons, |port| name(ports, port)))
             .collect(),
     }
 }
@@ -164,16 +170,19 @@ pub(super) fn frame(len: usize, head: &[u8]) -> api::TracedFrame {
     api::TracedFrame { len, octets }
 }
 
-/// A disposition, with the name of its port.
+/// A disposition, with the name of its port or of its drop reason.
 pub(super) fn shown_disposition(
     disposition: &Disposition,
+    reasons: &DropTable,
     name: impl Fn(PortId) -> String,
 ) -> PacketDisposition {
     match disposition {
         Disposition::Sent { port, len, head } => {
             PacketDisposition::Sent { port: name(*port), frame: frame(*len, head) }
         }
-        Disposition::Dropped(reason) => PacketDisposition::Dropped { reason: reason.name().to_owned() },
+        Disposition::Dropped(reason) => {
+            PacketDisposition::Dropped { reason: reasons.name(*reason).to_owned() }
+        }
         Disposition::ToKernel => PacketDisposition::Kernel,
     }
 }
@@ -185,7 +194,7 @@ mod tests {
 
     fn traces() -> PortTraces {
         let ports = ["wan", "lan"].map(|name| PortView::steady(name, "af_packet", 1500));
-        PortTraces::new(Arc::default(), PortBoard::new(ports.to_vec()))
+        PortTraces::new(Arc::default(), DropTable::ENGINE, PortBoard::new(ports.to_vec()))
     }
 
     fn begin(traces: &mut PortTraces, ports: &[&str]) -> Answer {

@@ -39,11 +39,11 @@ pub(super) fn port(
 pub(super) fn drops<'t>(ports: &[PortView], totals: impl Iterator<Item = &'t PortTotals>) -> Vec<api::Drop> {
     let of_port = |(port, totals): (&PortView, &PortTotals)| {
         let name = port.name.clone();
-        let drops = totals.drops.clone();
+        let (drops, reasons) = (totals.drops.clone(), totals.reasons);
         drops.into_iter().map(move |(reason, packets)| api::Drop {
             port: name.clone(),
-            reason: reason.name().to_owned(),
-            meaning: reason.meaning().to_owned(),
+            reason: reasons.name(reason).to_owned(),
+            meaning: reasons.meaning(reason).to_owned(),
             packets,
         })
     };

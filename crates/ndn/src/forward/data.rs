@@ -6,6 +6,7 @@ use kaido_wire::ndn::implicit_digest;
 use super::parse::{self, ParsedPacket};
 use super::strategy::State;
 use super::{Act, Core, FaceView, Reach, Sink, Unsolicited, reach};
+use crate::NdnDrop;
 use crate::packet::{Annotations, FaceId, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
 
@@ -13,16 +14,16 @@ impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn data(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {
         self.core.counters.data_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::FACE_UNKNOWN);
         };
         let name = &packet.frame.data()[parsed.name()];
         if !ingress.is_local && reach(name) == Reach::Host {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnScope);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::SCOPE);
         }
         let mut matches = std::mem::take(&mut self.core.matches);
         matches.clear();
         if !self.find(&packet, parsed, prefixes, &mut matches) {
-            self.sink.drop(packet.face, packet.frame, DropReason::NdnTokenMismatch);
+            self.sink.drop(packet.face, packet.frame, NdnDrop::TOKEN_MISMATCH);
             self.core.matches = matches;
             return;
         }
@@ -30,7 +31,7 @@ impl<S: Sink> Act<'_, '_, S> {
         // One who was not asked cannot answer: else any neighbour could put its Data into another's place.
         matches.retain(|&slot| self.core.pit.was_asked(slot, packet.face));
         if matches.is_empty() {
-            let reason = if waited { DropReason::NdnNotAsked } else { DropReason::NdnUnsolicited };
+            let reason = if waited { NdnDrop::NOT_ASKED } else { NdnDrop::UNSOLICITED };
             self.unsolicited(packet, parsed, prefixes, ingress.is_local, reason);
         } else {
             let is_cached = !packet.annotations.no_cache
@@ -185,7 +186,7 @@ impl<S: Sink> Act<'_, '_, S> {
         let may_go =
             |&(face, _): &(FaceId, PitToken)| self.sink.face(face).is_some_and(|egress| permits(&egress));
         let Some(last) = downstreams.iter().rposition(may_go) else {
-            return self.sink.drop(from, frame, DropReason::NdnNoDownstream);
+            return self.sink.drop(from, frame, NdnDrop::NO_DOWNSTREAM);
         };
         let mark = annotations.congestion_mark;
         for &(face, token) in &downstreams[..last] {
@@ -194,7 +195,7 @@ impl<S: Sink> Act<'_, '_, S> {
             };
             match parse::copy(&frame, || self.sink.allocate()) {
                 Some(copy) => self.send_one(copy, (face, egress), token, from, mark),
-                None => return self.sink.drop(from, frame, DropReason::NoFrame),
+                None => return self.sink.drop(from, frame, DropReason::NO_FRAME),
             }
         }
         let (face, token) = downstreams[last];

@@ -7,6 +7,7 @@ use kaido_wire::ndn::Interest;
 use super::parse::{self, ParsedPacket};
 use super::strategy::{Decision, NextHopQuery, OutgoingInterest, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
+use crate::NdnDrop;
 use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
 use crate::table::{
     HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, PrefixLookup, Prefixes, Slot,
@@ -26,14 +27,14 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     ) {
         self.core.counters.interests_in += 1;
         let Some(ingress) = self.sink.face(packet.face) else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::FACE_UNKNOWN);
         };
         if let Some(reason) = self.refused(&mut packet.frame, parsed, ingress) {
             return self.sink.drop(packet.face, packet.frame, reason);
         }
         let is_complete = parsed.nonce.is_some() && !parsed.has_hint;
         if !is_complete && !self.complete(&mut packet, parsed, prefixes) {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NoHeadroom);
+            return self.sink.drop(packet.face, packet.frame, DropReason::NO_HEADROOM);
         }
         let nonce = parsed.nonce.unwrap_or(0);
         if self.core.dead.has(prefixes.whole(), nonce, self.now) {
@@ -91,10 +92,10 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     #[inline]
     fn refused(&mut self, frame: &mut Frame, parsed: &ParsedPacket, ingress: FaceView) -> Option<DropReason> {
         if !ingress.is_local && reach(&frame.data()[parsed.name()]) == Reach::Host {
-            return Some(DropReason::NdnScope);
+            return Some(NdnDrop::SCOPE);
         }
         match parsed.hop_limit {
-            Some(0) => Some(DropReason::NdnHopLimit),
+            Some(0) => Some(NdnDrop::HOP_LIMIT),
             Some(limit) => {
                 frame.data_mut()[usize::from(parsed.hop_limit_at)] = limit - 1;
                 None
@@ -146,7 +147,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     /// The Interest was here before.
     #[cold]
     fn looped(&mut self, packet: Packet, ingress: FaceView) {
-        self.return_nack(packet, ingress, NackReason::Duplicate, DropReason::NdnDuplicateNonce);
+        self.return_nack(packet, ingress, NackReason::Duplicate, NdnDrop::DUPLICATE_NONCE);
     }
 
     /// There is no room to wait in.
@@ -154,9 +155,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     fn full(&mut self, packet: Packet, ingress: FaceView, full: PitFull) {
         if full == PitFull::Account {
             // Not even told: an answer to each would make the flood our own work.
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFacePitFull);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::FACE_PIT_FULL);
         }
-        self.return_nack(packet, ingress, NackReason::Congestion, DropReason::NdnPitFull);
+        self.return_nack(packet, ingress, NackReason::Congestion, NdnDrop::PIT_FULL);
     }
 
     /// Sends an Interest back as a Nack; on a link where many would hear it, drops it.
@@ -182,7 +183,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     /// Answers with cached Data.
     fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::table::CsEntryRef) {
         let Some(frame) = self.core.cs.copy(found, || self.sink.allocate()) else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NoFrame);
+            return self.sink.drop(packet.face, packet.frame, DropReason::NO_FRAME);
         };
         let annotations = Annotations {
             pit_token: packet.annotations.pit_token,
@@ -191,7 +192,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         };
         self.core.counters.data_out += 1;
         self.sink.send(packet.face, frame, &annotations);
-        self.sink.drop(packet.face, packet.frame, DropReason::NdnFromCache);
+        self.sink.drop(packet.face, packet.frame, NdnDrop::FROM_CACHE);
     }
 
     /// Sends an Interest that waits to where its strategy says.
@@ -246,9 +247,9 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         match decision {
             Decision::Forward(asks) => self.send_interests(packet, parsed, pending.slot, &asks),
             Decision::Suppress if pending.came_before => {
-                self.sink.drop(packet.face, packet.frame, DropReason::NdnSuppressed);
+                self.sink.drop(packet.face, packet.frame, NdnDrop::SUPPRESSED);
             }
-            Decision::Suppress => self.sink.drop(packet.face, packet.frame, DropReason::NdnAggregated),
+            Decision::Suppress => self.sink.drop(packet.face, packet.frame, NdnDrop::AGGREGATED),
             Decision::NoRoute => self.no_route(packet, parsed, ingress, pending),
         }
     }
@@ -258,7 +259,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     fn no_route(&mut self, packet: Packet, parsed: &ParsedPacket, ingress: FaceView, pending: Pending) {
         if pending.was_pending {
             // Others wait for the same name: an application chose where theirs went, or all routes were just removed.
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnNoRoute);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::NO_ROUTE);
         }
         if self.core.pit.downstreams(pending.slot).count() > 1 {
             // Others have come while it waited for the disk in vain.
@@ -266,7 +267,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         self.core.counters.unsatisfied += 1;
         self.core.pit.erase(pending.slot);
-        self.return_nack(packet, ingress, NackReason::NoRoute, DropReason::NdnNoRoute);
+        self.return_nack(packet, ingress, NackReason::NoRoute, NdnDrop::NO_ROUTE);
     }
 
     /// The faces of a route that the Interest may go to, the cheapest first.
@@ -351,7 +352,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
             match parse::copy(&frame, || self.sink.allocate()) {
                 Some(copy) => self.send_asked(copy, from, parsed, slot, *ask, annotations),
                 // The others get theirs; who waits sends again.
-                None => return self.sink.drop(from, frame, DropReason::NoFrame),
+                None => return self.sink.drop(from, frame, DropReason::NO_FRAME),
             }
         }
         self.send_asked(frame, from, parsed, slot, *last, annotations);
@@ -389,7 +390,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         let record = OutRecord { sent: self.now, face, nonce, nack: None };
         if let Err(full) = self.core.pit.insert_out_record(slot, &record) {
             let is_own = full == PitFull::Account;
-            let reason = if is_own { DropReason::NdnFacePitFull } else { DropReason::NdnPitFull };
+            let reason = if is_own { NdnDrop::FACE_PIT_FULL } else { NdnDrop::PIT_FULL };
             return self.sink.drop(from, frame, reason);
         }
         if egress.local_fields {

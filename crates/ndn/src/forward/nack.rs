@@ -1,11 +1,10 @@
 //! Incoming Nacks: an upstream has nothing. When all have nothing, who waits is told, and why.
 
-use kaido_engine::DropReason;
-
 use super::interest::set_nonce;
 use super::parse::{self, ParsedPacket};
 use super::strategy::State;
 use super::{Act, Sink};
+use crate::NdnDrop;
 use crate::packet::{FaceId, NackReason, Packet, PitToken};
 use crate::table::{NackSeverity, Prefixes, Slot};
 
@@ -13,7 +12,7 @@ impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn nack(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {
         self.core.counters.nacks_in += u64::from(self.sink.visit().is_first);
         let Some(ingress) = self.sink.face(packet.face) else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::FACE_UNKNOWN);
         };
         let name = &packet.frame.data()[parsed.name()];
         let slot = self.core.pit.find(name, prefixes, parsed.selectors).filter(|_| !ingress.is_multi_access);
@@ -22,7 +21,7 @@ impl<S: Sink> Act<'_, '_, S> {
             slot.filter(|&slot| self.core.pit.note_nack(slot, packet.face, parsed.nonce, reason.into()));
         let Some(slot) = upstream else {
             if let Some(packet) = self.sink.pass_on(packet, prefixes) {
-                self.sink.drop(packet.face, packet.frame, DropReason::NdnNackUnmatched);
+                self.sink.drop(packet.face, packet.frame, NdnDrop::NACK_UNMATCHED);
             }
             return;
         };
@@ -31,7 +30,7 @@ impl<S: Sink> Act<'_, '_, S> {
         }
         match self.verdict(slot) {
             Some((severity, only)) => self.give_up(packet, parsed, slot, severity, only),
-            None => self.sink.drop(packet.face, packet.frame, DropReason::NdnNackNoted),
+            None => self.sink.drop(packet.face, packet.frame, NdnDrop::NACK_NOTED),
         }
     }
 
@@ -97,6 +96,6 @@ impl<S: Sink> Act<'_, '_, S> {
             set_nonce(&mut copy, parsed, nonce);
             self.send_nack(face, copy, token, reason);
         }
-        self.sink.drop(packet.face, packet.frame, DropReason::NdnNackNoted);
+        self.sink.drop(packet.face, packet.frame, NdnDrop::NACK_NOTED);
     }
 }

@@ -9,12 +9,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use kaido_engine::{DropReason, Frame};
+use kaido_engine::Frame;
 
 use super::data::digest_of;
 use super::interest::Pending;
 use super::parse::{PacketContent, ParsedPacket};
 use super::{Act, Core, FACE_CONTENT_STORE, Forwarder, Sink};
+use crate::NdnDrop;
 use crate::moment::NodeInstant;
 use crate::packet::{Annotations, Packet, PitToken};
 use crate::table::{NewData, Prefixes, Slot, TokenFound};
@@ -189,7 +190,7 @@ impl<S: Sink> Act<'_, '_, S> {
             add(&handle.counters().parked, 1);
             add(&handle.counters().gathered, 1);
         }
-        self.sink.drop(packet.face, packet.frame, DropReason::NdnAggregated);
+        self.sink.drop(packet.face, packet.frame, NdnDrop::AGGREGATED);
         None
     }
 
@@ -248,7 +249,7 @@ impl<S: Sink> Act<'_, '_, S> {
                 self.go_on(packet, slot);
             } else {
                 // It was answered, was sent since, or nobody waits any more.
-                self.sink.drop(packet.face, packet.frame, DropReason::NdnFromCache);
+                self.sink.drop(packet.face, packet.frame, NdnDrop::FROM_CACHE);
             }
         }
     }
@@ -271,7 +272,7 @@ impl<S: Sink> Act<'_, '_, S> {
         }
         if matches.is_empty() {
             // The index has led to another name, or nobody waits any more.
-            self.sink.drop(packet.face, packet.frame, DropReason::NdnNoDownstream);
+            self.sink.drop(packet.face, packet.frame, NdnDrop::NO_DOWNSTREAM);
         } else {
             let is_kept = keeps && self.keep_read(&packet.frame, &parsed, &prefixes, freshness, &matches);
             self.satisfy(packet, &parsed, &matches, is_kept);
@@ -307,7 +308,7 @@ impl<S: Sink> Act<'_, '_, S> {
             add(&handle.counters().forwarded, 1);
         }
         let Some(ingress) = self.sink.face(packet.face) else {
-            return self.sink.drop(packet.face, packet.frame, DropReason::NdnFaceUnknown);
+            return self.sink.drop(packet.face, packet.frame, NdnDrop::FACE_UNKNOWN);
         };
         let mut prefixes = Prefixes::default();
         let mut parsed = ParsedPacket::NOTHING;

@@ -7,6 +7,7 @@ use kaido_engine::{DropReason, Frame};
 use kaido_wire::ndn::{Data, Interest, tlv, types};
 
 use super::fast;
+use crate::NdnDrop;
 use crate::moment::NodeInstant;
 use crate::packet::Packet;
 use crate::table::{NameError, NameHash, Prefixes, STEP, Selectors};
@@ -46,7 +47,7 @@ pub(super) struct ParsedPacket {
 
 impl ParsedPacket {
     pub(super) const NOTHING: Self = Self {
-        what: PacketContent::Refused(DropReason::NdnMalformed),
+        what: PacketContent::Refused(NdnDrop::MALFORMED),
         is_hashed: true,
         name_at: 0,
         name_end: 0,
@@ -116,8 +117,8 @@ pub(super) fn slow(
         && let Err(error) = prefixes.fill(hash, &first[parsed.name()])
     {
         parsed.what = PacketContent::Refused(match error {
-            NameError::Malformed => DropReason::NdnMalformed,
-            NameError::TooLong => DropReason::NdnNameTooLong,
+            NameError::Malformed => NdnDrop::MALFORMED,
+            NameError::TooLong => NdnDrop::NAME_TOO_LONG,
         });
     }
     parsed

@@ -2,6 +2,8 @@
 
 use kaido_engine::DropReason;
 
+use crate::NdnDrop;
+
 /// Packets dropped since the worker asked last, by reason.
 #[derive(Debug, Default)]
 pub(super) struct LossCounts {
@@ -54,13 +56,13 @@ impl LossCounts {
     pub(super) fn report(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
         let Self { slow, malformed, full, host_full, unknown, failed, no_frame } = std::mem::take(self);
         for (reason, count) in [
-            (DropReason::NdnFaceSlow, slow),
-            (DropReason::NdnLinkMalformed, malformed),
-            (DropReason::NdnFacesFull, full),
-            (DropReason::NdnHostFacesFull, host_full),
-            (DropReason::NdnFaceUnknown, unknown),
-            (DropReason::TxError, failed),
-            (DropReason::NoFrame, no_frame),
+            (NdnDrop::FACE_SLOW, slow),
+            (NdnDrop::LINK_MALFORMED, malformed),
+            (NdnDrop::FACES_FULL, full),
+            (NdnDrop::HOST_FACES_FULL, host_full),
+            (NdnDrop::FACE_UNKNOWN, unknown),
+            (DropReason::TX_ERROR, failed),
+            (DropReason::NO_FRAME, no_frame),
         ] {
             if count > 0 {
                 report(reason, count);

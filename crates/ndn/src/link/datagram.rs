@@ -11,7 +11,7 @@ use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 use super::udp::{Datagram, Udp};
 use super::udp_headers::{Sum, verify};
 use super::{Link, PortKind};
-use crate::FaceId;
+use crate::{FaceId, NdnDrop};
 
 /// A piece of a datagram that waits for the others: its IP header is at the front.
 #[derive(Debug)]
@@ -51,22 +51,22 @@ impl Link {
         out: &mut Output<'_>,
     ) -> Result<Option<(FaceId, Frame)>, (Frame, DropReason)> {
         let Self { udp: Some(udp), settings, faces, .. } = self else {
-            return Err((frame, DropReason::NotOurs));
+            return Err((frame, DropReason::NOT_OURS));
         };
         let Some(PortKind::Ethernet { mac, .. }) = settings.ports.get(port.index()) else {
-            return Err((frame, DropReason::NotOurs));
+            return Err((frame, DropReason::NOT_OURS));
         };
-        let Ok(link) = vlan::link(frame.data()) else { return Err((frame, DropReason::EthernetMalformed)) };
+        let Ok(link) = vlan::link(frame.data()) else { return Err((frame, DropReason::ETHERNET_MALFORMED)) };
         let is_ip = matches!(link.ethertype, EtherType::IPV4 | EtherType::IPV6);
         if !is_ip || link.dst != *mac || link.tag_count > 0 {
-            return Err((frame, DropReason::NotOurs));
+            return Err((frame, DropReason::NOT_OURS));
         }
         let at = usize::from(link.payload_offset);
         let (head, datagram) = match read(udp, &frame.data()[at..], frame.packet_len() - at) {
             Ok(Read::Whole(datagram)) => (at, datagram),
             Ok(Read::Piece(len)) => {
                 if !frame.strip(at) {
-                    return Err((frame, DropReason::FragmentInvalid));
+                    return Err((frame, DropReason::FRAGMENT_INVALID));
                 }
                 frame.truncate(len);
                 match udp.join(port, frame, out)? {
@@ -75,22 +75,22 @@ impl Link {
                 }
                 match read(udp, frame.data(), frame.packet_len()) {
                     Ok(Read::Whole(datagram)) => (0, datagram),
-                    Ok(Read::Piece(_)) => return Err((frame, DropReason::FragmentInvalid)),
+                    Ok(Read::Piece(_)) => return Err((frame, DropReason::FRAGMENT_INVALID)),
                     // The kernel does not get it in one piece: where it has the port too, it has the pieces.
-                    Err(DropReason::NotOurs) => return Err((frame, DropReason::NdnFaceUnknown)),
+                    Err(DropReason::NOT_OURS) => return Err((frame, NdnDrop::FACE_UNKNOWN)),
                     Err(reason) => return Err((frame, reason)),
                 }
             }
             Err(reason) => return Err((frame, reason)),
         };
         if !frame.strip(head + datagram.headers) {
-            return Err((frame, DropReason::UdpMalformed));
+            return Err((frame, DropReason::UDP_MALFORMED));
         }
         frame.truncate(datagram.len);
         match verify(datagram.ends, datagram.checksum, &frame) {
             Sum::Right => {}
             Sum::Unfinished if udp.settings.unfinished.contains(&port) => {}
-            Sum::Unfinished | Sum::Wrong => return Err((frame, DropReason::UdpChecksum)),
+            Sum::Unfinished | Sum::Wrong => return Err((frame, DropReason::UDP_CHECKSUM)),
         }
         match udp.face(faces, datagram.ends, frame.data(), datagram.len) {
             Ok(id) => Ok(Some((id, frame))),
@@ -109,7 +109,7 @@ impl Udp {
         out: &mut Output<'_>,
     ) -> Result<Option<Frame>, (Frame, DropReason)> {
         let Some(found) = FragmentInfo::read(frame.data()) else {
-            return Err((frame, DropReason::FragmentInvalid));
+            return Err((frame, DropReason::FRAGMENT_INVALID));
         };
         let piece = Piece { frame, port, header_len: found.header_len };
         let data = |piece: &Piece| piece.frame.to_vec().get(piece.header_len..).map(<[u8]>::to_vec);
@@ -135,9 +135,9 @@ impl Udp {
 fn read(udp: &Udp, first: &[u8], available: usize) -> Result<Read, DropReason> {
     let (src, dst, headers, total, protocol, is_piece) = match first.first().map(|octet| octet >> 4) {
         Some(4) => {
-            let header = ipv4::header_within(first, available).map_err(|_| DropReason::IpMalformed)?;
+            let header = ipv4::header_within(first, available).map_err(|_| DropReason::IP_MALFORMED)?;
             if !ipv4::checksum_ok(first, header.header_len) {
-                return Err(DropReason::IpChecksum);
+                return Err(DropReason::IP_CHECKSUM);
             }
             let len = usize::from(header.total_len);
             let is_piece = header.fragment.is_some();
@@ -151,7 +151,7 @@ fn read(udp: &Udp, first: &[u8], available: usize) -> Result<Read, DropReason> {
             )
         }
         Some(6) => {
-            let header = ipv6::header_within(first, available).map_err(|_| DropReason::IpMalformed)?;
+            let header = ipv6::header_within(first, available).map_err(|_| DropReason::IP_MALFORMED)?;
             let len = header.total_len as usize;
             let is_piece = header.fragment.is_some_and(|fragment| !fragment.is_whole());
             (
@@ -163,27 +163,27 @@ fn read(udp: &Udp, first: &[u8], available: usize) -> Result<Read, DropReason> {
                 is_piece,
             )
         }
-        _ => return Err(DropReason::IpMalformed),
+        _ => return Err(DropReason::IP_MALFORMED),
     };
     if protocol != IpProtocol::UDP || !udp.is_ours(dst) {
-        return Err(DropReason::NotOurs);
+        return Err(DropReason::NOT_OURS);
     }
     if is_piece {
         return Ok(Read::Piece(total));
     }
     let (headers, rest): (usize, _) = (headers, total.saturating_sub(headers));
     let transport = first.get(headers..).unwrap_or_default();
-    let header = udp::header_within(transport, rest).map_err(|_| DropReason::UdpMalformed)?;
+    let header = udp::header_within(transport, rest).map_err(|_| DropReason::UDP_MALFORMED)?;
     let ends = (SocketAddr::new(dst, header.dst_port), SocketAddr::new(src, header.src_port));
     if !udp.settings.listens.iter().any(|listen| listen.address == ends.0) {
-        return Err(DropReason::NotOurs);
+        return Err(DropReason::NOT_OURS);
     }
     // Nobody is answered there.
     if header.src_port == 0 {
-        return Err(DropReason::UdpMalformed);
+        return Err(DropReason::UDP_MALFORMED);
     }
     if !is_station(src) || udp.is_ours(src) {
-        return Err(DropReason::NotRouted);
+        return Err(DropReason::NOT_ROUTED);
     }
     let len = usize::from(header.length) - udp::HEADER_LEN;
     let headers = headers + udp::HEADER_LEN;

@@ -7,8 +7,8 @@ use kaido_wire::{EtherType, EthernetRepr, MacAddr, VlanRepr};
 use std::collections::HashMap;
 
 use super::{Link, PortKind};
-use crate::FaceId;
 use crate::face::{FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+use crate::{FaceId, NdnDrop};
 
 /// Octets of an Ethernet header without tags.
 const HEADER: usize = 14;
@@ -68,18 +68,18 @@ impl Link {
         port: PortId,
         frame: &Frame,
     ) -> Result<(FaceId, usize), DropReason> {
-        let link = vlan::link(frame.data()).map_err(|_| DropReason::EthernetMalformed)?;
+        let link = vlan::link(frame.data()).map_err(|_| DropReason::ETHERNET_MALFORMED)?;
         if link.ethertype != ETHERTYPE {
-            return Err(DropReason::NotOurs);
+            return Err(DropReason::NOT_OURS);
         }
         let Some(PortKind::Ethernet { mac, mtu, on_demand }) = self.settings.ports.get(port.index()).copied()
         else {
-            return Err(DropReason::NotOurs);
+            return Err(DropReason::NOT_OURS);
         };
         let vlan = link.vid(0).filter(|vid| *vid != 0);
         let is_group = link.dst.is_multicast();
         if link.tag_count > 1 || !(is_group || link.dst == mac) {
-            return Err(DropReason::NotOurs);
+            return Err(DropReason::NOT_OURS);
         }
         let from = if is_group { link.dst } else { link.src };
         let headers = usize::from(link.payload_offset);
@@ -87,7 +87,7 @@ impl Link {
             return Ok((id, headers));
         }
         if !on_demand || is_group || link.src.is_multicast() {
-            return Err(DropReason::NdnFaceUnknown);
+            return Err(NdnDrop::FACE_UNKNOWN);
         }
         let settings = FaceSettings {
             remote: FaceUri::Ether(link.src),
@@ -99,7 +99,7 @@ impl Link {
             flags: 0,
             transport: Transport::Ethernet { port, local: mac, remote: link.src, vlan },
         };
-        let face = self.faces.table().find_or_create(settings).map_err(|_| DropReason::NdnFacesFull)?;
+        let face = self.faces.table().find_or_create(settings).map_err(|_| NdnDrop::FACES_FULL)?;
         self.refresh();
         Ok((face.id(), headers))
     }

@@ -10,7 +10,7 @@ use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::ndn::PACKET_MAX;
 
 use super::Loss;
-use crate::{Annotations, FaceId};
+use crate::{Annotations, FaceId, NdnDrop};
 
 /// Fragments a packet may have: of the longest packet, over a link of the smallest MTU for which that is of use.
 pub const FRAGMENTS_MAX: usize = 64;
@@ -103,11 +103,11 @@ impl Reassembly {
     ) -> Option<(Vec<Option<Frame>>, Annotations)> {
         let Fragment { face, port, sequence, index, count, annotations, frame } = fragment;
         let (Ok(index), Ok(count)) = (usize::try_from(index), usize::try_from(count)) else {
-            lose.frame(port, frame, DropReason::NdnFragmentInvalid);
+            lose.frame(port, frame, NdnDrop::FRAGMENT_INVALID);
             return None;
         };
         if count > FRAGMENTS_MAX {
-            lose.frame(port, frame, DropReason::NdnFragmentInvalid);
+            lose.frame(port, frame, NdnDrop::FRAGMENT_INVALID);
             return None;
         }
         let key = (face, sequence.wrapping_sub(index as u64));
@@ -118,12 +118,12 @@ impl Reassembly {
         let frames = frame.segments().count();
         let waiting = &mut self.slots[at];
         if waiting.pieces.len() != count || waiting.octets + frame.packet_len() > PACKET_MAX {
-            lose.frame(port, frame, DropReason::NdnFragmentInvalid);
-            self.give_up(at, DropReason::NdnFragmentInvalid, lose);
+            lose.frame(port, frame, NdnDrop::FRAGMENT_INVALID);
+            self.give_up(at, NdnDrop::FRAGMENT_INVALID, lose);
             return None;
         }
         if waiting.pieces[index].is_some() {
-            lose.frame(port, frame, DropReason::FragmentDuplicate);
+            lose.frame(port, frame, DropReason::FRAGMENT_DUPLICATE);
             return None;
         }
         if index == 0 {
@@ -149,7 +149,7 @@ impl Reassembly {
             }
             self.order.pop_front();
             if let Some(at) = self.of_order(key, began) {
-                self.give_up(at, DropReason::ReassemblyTimeout, lose);
+                self.give_up(at, DropReason::REASSEMBLY_TIMEOUT, lose);
             }
         }
     }
@@ -174,7 +174,7 @@ impl Reassembly {
             if let Some((other, began)) = oldest.and_then(|at| self.order.remove(at))
                 && let Some(at) = self.of_order(other, began)
             {
-                self.give_up(at, DropReason::ReassemblyFull, lose);
+                self.give_up(at, DropReason::REASSEMBLY_FULL, lose);
             }
         }
         while self.by_key.len() >= self.limits.packets && self.give_up_oldest(lose) {}
@@ -211,7 +211,7 @@ impl Reassembly {
     fn give_up_oldest(&mut self, lose: &mut impl Loss) -> bool {
         let Some((key, began)) = self.order.pop_front() else { return false };
         if let Some(at) = self.of_order(key, began) {
-            self.give_up(at, DropReason::ReassemblyFull, lose);
+            self.give_up(at, DropReason::REASSEMBLY_FULL, lose);
         }
         true
     }
@@ -260,12 +260,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[derive(Default)]
-    struct LostPacket(BTreeMap<&'static str, usize>);
+    struct LostPacket(BTreeMap<DropReason, usize>);
 
     impl Loss for LostPacket {
         fn frame(&mut self, _: PortId, frame: Frame, reason: DropReason) {
             drop(frame);
-            *self.0.entry(reason.name()).or_default() += 1;
+            *self.0.entry(reason).or_default() += 1;
         }
     }
 
@@ -305,7 +305,7 @@ mod tests {
         }
 
         fn lost(&self, reason: DropReason) -> usize {
-            self.lost.0.get(reason.name()).copied().unwrap_or(0)
+            self.lost.0.get(&reason).copied().unwrap_or(0)
         }
 
         fn pass(&mut self, milliseconds: u64) {
@@ -334,13 +334,13 @@ mod tests {
         let mut rig = Rig::new(ReassemblyLimits::default());
         rig.take(1, 5, 0, 2, b"a");
         rig.take(1, 5, 0, 2, b"a");
-        assert_eq!(rig.lost(DropReason::FragmentDuplicate), 1);
+        assert_eq!(rig.lost(DropReason::FRAGMENT_DUPLICATE), 1);
         assert!(rig.take(1, 6, 1, 2, b"b").is_some());
         rig.take(1, 6, 1, 2, b"b");
         rig.pass(499);
         assert_eq!(rig.reassembly.frames(), 1);
         rig.pass(1);
-        assert_eq!((rig.lost(DropReason::ReassemblyTimeout), rig.reassembly.frames()), (1, 0));
+        assert_eq!((rig.lost(DropReason::REASSEMBLY_TIMEOUT), rig.reassembly.frames()), (1, 0));
         assert_eq!(rig.reassembly.due(), None);
     }
 
@@ -349,19 +349,15 @@ mod tests {
         let mut rig = Rig::new(ReassemblyLimits::default());
         rig.take(1, 1, 0, 65, b"a");
         rig.take(1, 1, 0, u64::MAX, b"a");
-        assert_eq!((rig.lost(DropReason::NdnFragmentInvalid), rig.reassembly.frames()), (2, 0));
+        assert_eq!((rig.lost(NdnDrop::FRAGMENT_INVALID), rig.reassembly.frames()), (2, 0));
         rig.take(1, 1, 0, 3, b"a");
         rig.take(1, 2, 1, 4, b"b");
-        assert_eq!(
-            (rig.lost(DropReason::NdnFragmentInvalid), rig.reassembly.frames()),
-            (4, 0),
-            "another count"
-        );
+        assert_eq!((rig.lost(NdnDrop::FRAGMENT_INVALID), rig.reassembly.frames()), (4, 0), "another count");
         for index in 0..3 {
             rig.take(1, 10 + index, index, 4, &[0; 3000]);
         }
         assert_eq!(
-            (rig.lost(DropReason::NdnFragmentInvalid), rig.reassembly.frames()),
+            (rig.lost(NdnDrop::FRAGMENT_INVALID), rig.reassembly.frames()),
             (7, 0),
             "too long together"
         );
@@ -376,7 +372,7 @@ mod tests {
         for packet in 0..10 {
             rig.take(1, packet * 10, 0, 2, b"a");
         }
-        assert_eq!((rig.lost(DropReason::ReassemblyFull), rig.reassembly.frames()), (7, 3));
+        assert_eq!((rig.lost(DropReason::REASSEMBLY_FULL), rig.reassembly.frames()), (7, 3));
         for face in 2..20 {
             rig.take(face, 0, 0, 2, b"a");
         }

@@ -8,6 +8,7 @@ use super::reassembly::Fragment;
 use super::reliable::{arrived, is_numbered};
 use super::send::EthernetEgress;
 use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
+use crate::NdnDrop;
 use crate::face::{Direction, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
 use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
 
@@ -19,7 +20,7 @@ impl Link {
         match self.read(port, frame, out) {
             Ok(packet) => packet,
             Err((frame, reason)) => {
-                if reason == DropReason::NotOurs {
+                if reason == DropReason::NOT_OURS {
                     out.to_kernel(port, frame);
                 } else {
                     out.drop(port, frame, reason);
@@ -43,7 +44,7 @@ impl Link {
         }
         match self.face_of(port, &frame) {
             Ok((id, headers)) if frame.strip(headers) => self.read_packet(id, port, frame, out),
-            Ok(_) => Err((frame, DropReason::NdnLinkMalformed)),
+            Ok(_) => Err((frame, NdnDrop::LINK_MALFORMED)),
             Err(reason) => Err((frame, reason)),
         }
     }
@@ -58,7 +59,7 @@ impl Link {
         out: &mut Output<'_>,
     ) -> Result<Option<Packet>, (Frame, DropReason)> {
         let Self { settings, faces, reassembly, udp, looks, .. } = self;
-        let Some(face) = faces.get(id) else { return Err((frame, DropReason::NdnFaceUnknown)) };
+        let Some(face) = faces.get(id) else { return Err((frame, NdnDrop::FACE_UNKNOWN)) };
         let worker = faces.worker();
         let received = &face.counters(worker).received;
         received.octets(frame.packet_len());
@@ -73,7 +74,7 @@ impl Link {
             let mut egress =
                 EthernetEgress { ports: &settings.ports, udp: udp.as_deref_mut(), looks, worker };
             if !arrived(face, &packet, frame.data(), &mut egress, out) {
-                return Err((frame, DropReason::NdnLinkDuplicate));
+                return Err((frame, NdnDrop::LINK_DUPLICATE));
             }
         }
         let (said, fragment) = match said(&packet, face) {
@@ -81,7 +82,7 @@ impl Link {
             Err(reason) => return Err((frame, reason)),
         };
         if !frame.strip(said.head) {
-            return Err((frame, DropReason::NdnLinkMalformed));
+            return Err((frame, NdnDrop::LINK_MALFORMED));
         }
         let Some((sequence, index, count)) = fragment else {
             return finish((face.id(), received), frame, said.annotations, out).map(Some);
@@ -100,7 +101,7 @@ impl Link {
         if self.settings.ports.get(port.index()) != Some(&PortKind::Host) {
             return self.ethernet_face(port, frame);
         }
-        let number = frame.data().first_chunk::<PSEUDO_HEADER>().ok_or(DropReason::NdnLinkMalformed)?;
+        let number = frame.data().first_chunk::<PSEUDO_HEADER>().ok_or(NdnDrop::LINK_MALFORMED)?;
         Ok((FaceId(u32::from_be_bytes(*number)), PSEUDO_HEADER))
     }
 }
@@ -113,7 +114,7 @@ fn finish(
     out: &mut Output<'_>,
 ) -> Result<Packet, (Frame, DropReason)> {
     let Some(kind) = PacketKind::of(frame.data().first(), annotations.nack.is_some()) else {
-        return Err((frame, DropReason::NdnMalformed));
+        return Err((frame, NdnDrop::MALFORMED));
     };
     if frame.is_chained() {
         frame = straight(frame, out)?;
@@ -121,7 +122,7 @@ fn finish(
     let total = frame.packet_len();
     let is_whole = tlv::header(frame.data()).is_ok_and(|header| header.element_len() == total);
     if !is_whole || total > PACKET_MAX {
-        return Err((frame, DropReason::NdnMalformed));
+        return Err((frame, NdnDrop::MALFORMED));
     }
     received.packet(kind);
     Ok(Packet { frame, face, annotations })
@@ -141,22 +142,22 @@ type FragmentPosition = (u64, u64, u64);
 fn read_link(frame: &Frame) -> Result<LpPacket<'_>, DropReason> {
     let total = frame.packet_len();
     if total > LINK_PACKET_MAX {
-        return Err(DropReason::NdnLinkMalformed);
+        return Err(NdnDrop::LINK_MALFORMED);
     }
-    LpPacket::parse(frame.data(), total).map_err(|_| DropReason::NdnLinkMalformed)
+    LpPacket::parse(frame.data(), total).map_err(|_| NdnDrop::LINK_MALFORMED)
 }
 
 #[inline(always)]
 fn said(packet: &LpPacket<'_>, face: &Face) -> Result<(LinkFields, Option<FragmentPosition>), DropReason> {
     if packet.fragment_len == 0 {
-        return Err(DropReason::NdnLinkIdle);
+        return Err(NdnDrop::LINK_IDLE);
     }
     let header = &packet.header;
     let annotations = annotations(header, face)?;
     let place = match (header.frag_count, header.sequence) {
         (1, _) => None,
         (count, Some(sequence)) => Some((sequence, header.frag_index, count)),
-        (_, None) => return Err(DropReason::NdnLinkMalformed),
+        (_, None) => return Err(NdnDrop::LINK_MALFORMED),
     };
     Ok((LinkFields { annotations, head: packet.fragment_at }, place))
 }
@@ -165,11 +166,11 @@ fn annotations(header: &LpHeader<'_>, face: &Face) -> Result<Annotations, DropRe
     let next_hop_face = match header.next_hop_face {
         None => None,
         // Only an application that has asked for it may say where an Interest goes.
-        Some(_) if face.flags() & FLAG_LOCAL_FIELDS == 0 => return Err(DropReason::NdnLocalField),
-        Some(id) => Some(FaceId(u32::try_from(id).map_err(|_| DropReason::NdnLinkMalformed)?)),
+        Some(_) if face.flags() & FLAG_LOCAL_FIELDS == 0 => return Err(NdnDrop::LOCAL_FIELD),
+        Some(id) => Some(FaceId(u32::try_from(id).map_err(|_| NdnDrop::LINK_MALFORMED)?)),
     };
     Ok(Annotations {
-        pit_token: PitToken::new(header.pit_token).ok_or(DropReason::NdnLinkMalformed)?,
+        pit_token: PitToken::new(header.pit_token).ok_or(NdnDrop::LINK_MALFORMED)?,
         nack: header.nack.map(NackReason::from_code),
         congestion_mark: header.congestion_mark,
         // Told by a node to an application, never to a node.
@@ -192,17 +193,17 @@ fn straight(frame: Frame, out: &mut Output<'_>) -> Result<Frame, (Frame, DropRea
     match check(&frame) {
         Ok(true) => return Ok(frame),
         Err(Error::Truncated) => {}
-        _ => return Err((frame, DropReason::NdnMalformed)),
+        _ => return Err((frame, NdnDrop::MALFORMED)),
     }
     if frame.packet_len() > PACKET_MAX {
-        return Err((frame, DropReason::NdnMalformed));
+        return Err((frame, NdnDrop::MALFORMED));
     }
     let Some(copy) = assemble::straighten(&frame, || out.allocate()) else {
-        return Err((frame, DropReason::NoFrame));
+        return Err((frame, DropReason::NO_FRAME));
     };
     out.release(frame);
     // A front of more than a frame is no packet for a forwarder: its name alone would fill it.
-    if check(&copy) == Ok(true) { Ok(copy) } else { Err((copy, DropReason::NdnMalformed)) }
+    if check(&copy) == Ok(true) { Ok(copy) } else { Err((copy, NdnDrop::MALFORMED)) }
 }
 
 fn check(frame: &Frame) -> Result<bool, Error> {

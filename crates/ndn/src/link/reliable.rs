@@ -8,9 +8,9 @@ use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 
 use super::Link;
 use super::send::{EthernetEgress, FRAGMENT_MAX, cut, port_of, transmit};
-use crate::FaceId;
 use crate::face::{Face, FaceReader, FaceState};
 use crate::reliability::{ACKS_MAX, Reliability};
+use crate::{FaceId, NdnDrop};
 
 /// How often it is looked what waits for too long; acknowledgements wait no longer for a packet to go with (NFD: 5 ms).
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -105,7 +105,7 @@ pub(super) fn send(
 ) -> bool {
     let Some(mut state) = face.reliability() else {
         // Switched off since: whoever consumes it asks again.
-        out.drop(port_of(face), frame, DropReason::NdnFaceDown);
+        out.drop(port_of(face), frame, NdnDrop::FACE_DOWN);
         return false;
     };
     let len = frame.packet_len();
@@ -123,7 +123,7 @@ pub(super) fn send(
     }
     drop(state);
     if !is_written {
-        out.drop(port_of(face), frame, DropReason::NoHeadroom);
+        out.drop(port_of(face), frame, DropReason::NO_HEADROOM);
         return false;
     }
     transmit(face, frame, egress, out)
@@ -145,20 +145,20 @@ fn again(face: &Face, number: u64, octets: &[u8], egress: &mut EthernetEgress<'_
     let fields = LpReliability { tx_sequence: Some(number), acks: &[] };
     if fields.len(octets.len()) + octets.len() > face.mtu() {
         // The face takes less than when it was first sent.
-        return out.count_drop(port_of(face), DropReason::TooBig);
+        return out.count_drop(port_of(face), DropReason::TOO_BIG);
     }
     let Some(mut frame) = Frame::from_slice(octets, || out.allocate()) else {
-        return out.count_drop(port_of(face), DropReason::NoFrame);
+        return out.count_drop(port_of(face), DropReason::NO_FRAME);
     };
     if put_fields(&mut frame, &fields, octets.len()) {
         transmit(face, frame, egress, out);
     } else {
-        out.drop(port_of(face), frame, DropReason::NoHeadroom);
+        out.drop(port_of(face), frame, DropReason::NO_HEADROOM);
     }
 }
 
 fn count(face: &Face, given_up: u64, out: &mut Output<'_>) {
-    (0..given_up).for_each(|_| out.count_drop(port_of(face), DropReason::NdnLinkLost));
+    (0..given_up).for_each(|_| out.count_drop(port_of(face), NdnDrop::LINK_LOST));
 }
 
 /// Sends the acknowledgements that wait in packets of their own.

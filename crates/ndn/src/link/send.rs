@@ -9,6 +9,7 @@ use super::reassembly::FRAGMENTS_MAX;
 use super::reliable::PendingFaces;
 use super::udp::Udp;
 use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet, reliable};
+use crate::NdnDrop;
 use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceState, PacketKind, Transport};
 use crate::{Annotations, FaceId};
 
@@ -22,17 +23,17 @@ impl Link {
     pub fn send(&mut self, face: FaceId, frame: Frame, annotations: &Annotations, out: &mut Output<'_>) {
         let Self { settings, faces, marking, udp, looks, .. } = self;
         let Some(face) = faces.get(face) else {
-            return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown);
+            return out.drop(PortId(0), frame, NdnDrop::FACE_UNKNOWN);
         };
         let port = match *face.transport() {
             Transport::Host { port } | Transport::Ethernet { port, .. } | Transport::Udp { port, .. } => port,
-            Transport::Internal => return out.drop(PortId(0), frame, DropReason::NdnFaceUnknown),
+            Transport::Internal => return out.drop(PortId(0), frame, NdnDrop::FACE_UNKNOWN),
         };
         let Some(kind) = PacketKind::of(frame.data().first(), annotations.nack.is_some()) else {
-            return out.drop(port, frame, DropReason::NdnMalformed);
+            return out.drop(port, frame, NdnDrop::MALFORMED);
         };
         if face.state() == FaceState::Down {
-            return out.drop(port, frame, DropReason::NdnFaceDown);
+            return out.drop(port, frame, NdnDrop::FACE_DOWN);
         }
         let is_marked = marking.marks(face, out.now());
         let header = header(annotations, face, is_marked);
@@ -91,7 +92,7 @@ pub(super) fn cut(
     let count = len.checked_div(size).map_or(usize::MAX, |_| len.div_ceil(size));
     let port = port_of(face);
     if count > FRAGMENTS_MAX {
-        out.drop(port, frame, DropReason::TooBig);
+        out.drop(port, frame, DropReason::TOO_BIG);
         return false;
     }
     let sequence = face.take_sequences(count as u64);
@@ -99,7 +100,7 @@ pub(super) fn cut(
         let at = index * size;
         let part = out.allocate().and_then(|room| assemble::part(&frame, at, size.min(len - at), room));
         let Some(part) = part else {
-            out.drop(port, frame, DropReason::NoFrame);
+            out.drop(port, frame, DropReason::NO_FRAME);
             return false;
         };
         if index > 0 {
@@ -155,7 +156,7 @@ fn with_header(
     let room = header.len(len);
     let is_written = frame.prepend(room).is_some_and(|head| header.emit(len, head).is_ok());
     if !is_written {
-        out.drop(port_of(face), frame, DropReason::NoHeadroom);
+        out.drop(port_of(face), frame, DropReason::NO_HEADROOM);
         return false;
     }
     transmit(face, frame, egress, out)
@@ -195,7 +196,7 @@ pub(super) fn transmit(
             true
         }
         Err(frame) => {
-            out.drop(port, frame, DropReason::NoHeadroom);
+            out.drop(port, frame, DropReason::NO_HEADROOM);
             false
         }
     }
@@ -212,7 +213,7 @@ fn datagram(
     let (len, port) = (frame.packet_len(), port_of(face));
     let sent = match &mut egress.udp {
         Some(udp) => udp.send(egress.ports, (port, ends), frame, out),
-        None => Err((frame, DropReason::NdnFaceDown)),
+        None => Err((frame, NdnDrop::FACE_DOWN)),
     };
     match sent {
         Ok(()) => face.counters(egress.worker).sent.octets(len),

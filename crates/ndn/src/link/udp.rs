@@ -17,8 +17,8 @@ use kaido_wire::ndn::{tlv, types};
 use super::PortKind;
 use super::datagram::Piece;
 use super::udp_headers::{put_headers, put_link};
-use crate::FaceId;
 use crate::face::{FaceError, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
+use crate::{FaceId, NdnDrop};
 
 /// How often it is looked whether a next hop is known by now, and whether pieces are too old.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -161,22 +161,22 @@ impl Udp {
         if !begins
             .is_some_and(|header| matches!(header.kind, types::INTEREST | types::DATA | types::LP_PACKET))
         {
-            return Err(DropReason::NdnLinkMalformed);
+            return Err(NdnDrop::LINK_MALFORMED);
         }
         if self.full_at == Some(self.seen) {
-            return Err(DropReason::NdnFacesFull);
+            return Err(NdnDrop::FACES_FULL);
         }
         let (local, remote) = ends;
         let Some(listen) = self.settings.listens.iter().find(|listen| listen.address == local) else {
-            return Err(DropReason::NdnFaceUnknown);
+            return Err(NdnDrop::FACE_UNKNOWN);
         };
         let settings = face_settings(*listen, remote, Persistency::OnDemand, self.settings.mtu);
         let face = match faces.table().find_or_create(settings) {
             Ok(face) => face,
-            Err(FaceError::Host) => return Err(DropReason::NdnHostFacesFull),
+            Err(FaceError::Host) => return Err(NdnDrop::HOST_FACES_FULL),
             Err(_) => {
                 self.full_at = Some(self.seen);
-                return Err(DropReason::NdnFacesFull);
+                return Err(NdnDrop::FACES_FULL);
             }
         };
         faces.refresh();
@@ -194,15 +194,15 @@ impl Udp {
     ) -> Result<(), (Frame, DropReason)> {
         self.identification = self.identification.wrapping_add(1);
         if !put_headers(&mut frame, (local, remote), self.identification) {
-            return Err((frame, DropReason::NoHeadroom));
+            return Err((frame, DropReason::NO_HEADROOM));
         }
         match self.next_hops.resolve(remote.ip()) {
             Resolution::Ready(hop) => self.leave(ports, hop, frame, out),
             Resolution::Pending => self
                 .pending
                 .push(frame, from, remote.ip(), (), out.now())
-                .map_err(|frame| (frame, DropReason::NextHopUnresolved)),
-            Resolution::NoRoute => Err((frame, DropReason::NoRoute)),
+                .map_err(|frame| (frame, DropReason::NEXT_HOP_UNRESOLVED)),
+            Resolution::NoRoute => Err((frame, DropReason::NO_ROUTE)),
         }
     }
 
@@ -215,26 +215,26 @@ impl Udp {
         out: &mut Output<'_>,
     ) -> Result<(), (Frame, DropReason)> {
         let Some(&PortKind::Ethernet { mac, mtu, .. }) = ports.get(hop.port.index()) else {
-            return Err((frame, DropReason::NoRoute));
+            return Err((frame, DropReason::NO_ROUTE));
         };
         if frame.packet_len() <= usize::from(mtu) {
             if !put_link(&mut frame, mac, hop) {
-                return Err((frame, DropReason::NoHeadroom));
+                return Err((frame, DropReason::NO_HEADROOM));
             }
             out.transmit(hop.port, frame);
             return Ok(());
         }
         let parts = match split(&frame, mtu.into(), self.identification, || out.allocate()) {
             Ok(parts) => parts,
-            Err(SplitFault::Impossible) => return Err((frame, DropReason::TooBig)),
-            Err(SplitFault::NoFrame) => return Err((frame, DropReason::NoFrame)),
+            Err(SplitFault::Impossible) => return Err((frame, DropReason::TOO_BIG)),
+            Err(SplitFault::NoFrame) => return Err((frame, DropReason::NO_FRAME)),
         };
         out.release(frame);
         for mut part in parts {
             if put_link(&mut part, mac, hop) {
                 out.transmit(hop.port, part);
             } else {
-                out.drop(hop.port, part, DropReason::NoHeadroom);
+                out.drop(hop.port, part, DropReason::NO_HEADROOM);
             }
         }
         Ok(())
@@ -258,9 +258,9 @@ impl Udp {
                 if is_new { self.next_hops.resolve(packet.destination) } else { Resolution::Pending };
             let (sent, from) = match resolution {
                 Resolution::Ready(hop) => (self.leave(ports, hop, packet.frame, out), packet.from),
-                Resolution::NoRoute => (Err((packet.frame, DropReason::NoRoute)), packet.from),
+                Resolution::NoRoute => (Err((packet.frame, DropReason::NO_ROUTE)), packet.from),
                 Resolution::Pending if packet.is_overdue(out.now()) => {
-                    (Err((packet.frame, DropReason::NextHopUnresolved)), packet.from)
+                    (Err((packet.frame, DropReason::NEXT_HOP_UNRESOLVED)), packet.from)
                 }
                 Resolution::Pending => {
                     self.pending.keep(packet);

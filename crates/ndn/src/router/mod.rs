@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, Function, Output, PortId, PortLink};
+use kaido_engine::{BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, Output, PortId, PortLink};
 
 use worker_set::Shift;
 
+use crate::NdnDrop;
 use crate::face::{FLAG_LOCAL_FIELDS, FaceState, LinkType, Scope, Transport};
 use crate::forward::{FaceView, Forwarder, Sink};
 use crate::link::Link;
@@ -79,6 +80,10 @@ impl Ndn {
 impl Function for Ndn {
     fn name(&self) -> &'static str {
         "ndn"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        NdnDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
 
 use super::RouterOutput;
+use crate::NdnDrop;
 use crate::balance::{
     Balance, HandoffTask, Key, NOBODY, Phase, REPORT_EVERY, Round, Summary, WorkerPlacement, fast_interest,
     interest_name, key, nonce, pack, unpack,
@@ -220,7 +221,7 @@ impl WorkerSet {
         *counter += 1;
         match pack(worker, task, packet) {
             Ok(frame) => out.transmit(self.port, frame),
-            Err(packet) => out.drop(self.port, packet.frame, DropReason::NoHeadroom),
+            Err(packet) => out.drop(self.port, packet.frame, DropReason::NO_HEADROOM),
         }
     }
 
@@ -295,7 +296,7 @@ impl Shift<'_, '_> {
             Ok((HandoffTask::Here, packet)) => self.add(packet),
             Ok((task, packet)) => self.take(task, packet),
             // Nothing but workers sends by the port.
-            Err(frame) => self.out.drop(self.port, frame, DropReason::NdnMalformed),
+            Err(frame) => self.out.drop(self.port, frame, NdnDrop::MALFORMED),
         }
     }
 
@@ -433,7 +434,7 @@ impl HandoffOutput<'_, '_> {
     fn send_round(&mut self, round: Round, packet: &Packet) {
         let Some((worker, next)) = round.next() else { return };
         let Some(frame) = copy(&packet.frame, || self.output.out.allocate()) else {
-            return self.output.out.count_drop(self.worker_set.port, DropReason::NoFrame);
+            return self.output.out.count_drop(self.worker_set.port, DropReason::NO_FRAME);
         };
         // The token was for this worker.
         let annotations = Annotations { pit_token: PitToken::NONE, ..packet.annotations };

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
-use kaido_ndn::FaceId;
 use kaido_ndn::face::{FaceBounds, FaceEventKind, FaceState, FaceUri, Faces, LinkType, Persistency, Scope};
 use kaido_ndn::host::{
     ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP, MulticastOn, UnixAccess,
 };
+use kaido_ndn::{FaceId, NdnDrop};
 use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -27,7 +27,7 @@ struct Rig {
     pool: &'static FramePool,
     cache: PoolCache,
     batch: Batch,
-    lost: BTreeMap<&'static str, u64>,
+    lost: BTreeMap<DropReason, u64>,
 }
 
 fn socket_path(test: &str) -> PathBuf {
@@ -54,7 +54,7 @@ impl Rig {
     /// What arrives in one turn: the packets and their faces.
     fn turn(&mut self) -> Vec<(FaceId, Vec<u8>)> {
         self.port.receive(&mut self.cache, &mut self.batch);
-        self.port.losses(&mut |reason, count| *self.lost.entry(reason.name()).or_default() += count);
+        self.port.losses(&mut |reason, count| *self.lost.entry(reason).or_default() += count);
         let cache = &mut self.cache;
         self.batch
             .drain(..)
@@ -103,7 +103,7 @@ impl Rig {
 
     fn lost(&mut self, reason: DropReason) -> u64 {
         self.turn();
-        self.lost.get(reason.name()).copied().unwrap_or(0)
+        self.lost.get(&reason).copied().unwrap_or(0)
     }
 
     fn events(&self) -> Vec<FaceEventKind> {
@@ -160,7 +160,7 @@ fn unix_connections_are_faces() {
     rig.until("the face goes with its connection", |rig| rig.faces.get(face.id()).is_none());
     assert_eq!(rig.events(), [FaceEventKind::Created, FaceEventKind::Destroyed]);
     rig.send(face.id(), &packet(5, 1));
-    assert_eq!(rig.lost(DropReason::NdnFaceUnknown), 1);
+    assert_eq!(rig.lost(NdnDrop::FACE_UNKNOWN), 1);
     rig.finish();
     assert!(!path.exists(), "the name goes with the port");
 }
@@ -222,7 +222,7 @@ fn what_is_no_packet_closes_a_stream() {
         rig.until("the face is gone", |rig| rig.faces.all().is_empty());
         assert_eq!(client.read(&mut [0; 1]).unwrap_or(0), 0, "{octets:02x?}");
     }
-    assert_eq!(rig.lost(DropReason::NdnLinkMalformed), 5);
+    assert_eq!(rig.lost(NdnDrop::LINK_MALFORMED), 5);
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(&packet(6, 8800)[..8000]).unwrap();
     rig.until("it waits for the rest", |rig| rig.faces.all().len() == 1);
@@ -238,7 +238,7 @@ fn as_many_connect_as_may() {
     let mut rig = Rig::bounded(settings, FaceBounds { applications: 2, ..FaceBounds::NONE });
     let clients: Vec<UnixStream> = (0..3).map(|_| UnixStream::connect(&path).unwrap()).collect();
     rig.until("they connect", |rig| rig.faces.all().len() == 2);
-    assert_eq!(rig.lost(DropReason::NdnFacesFull), 1);
+    assert_eq!(rig.lost(NdnDrop::FACES_FULL), 1);
     drop(clients);
     rig.until("they go", |rig| rig.faces.all().is_empty());
     let _client = UnixStream::connect(&path).unwrap();
@@ -259,7 +259,7 @@ fn many_ports_of_a_host_keep_no_application_out() {
         sender.send_to(&packet(5, 20), ours).unwrap();
     }
     assert_eq!(rig.receive(8).len(), 8);
-    assert_eq!((rig.lost(DropReason::NdnHostFacesFull), rig.faces.all().len()), (22, 8));
+    assert_eq!((rig.lost(NdnDrop::HOST_FACES_FULL), rig.faces.all().len()), (22, 8));
     let other = UdpSocket::bind("127.0.0.2:0").unwrap();
     other.send_to(&packet(5, 20), ours).unwrap();
     rig.receive(1);
@@ -301,7 +301,7 @@ fn slow_readers_keep_nobody_waiting() {
     let face = rig.receive(1)[0].0;
     let sent = packet(6, 8000);
     let mut count = 0u64;
-    while rig.lost(DropReason::NdnFaceSlow) == 0 {
+    while rig.lost(NdnDrop::FACE_SLOW) == 0 {
         rig.send(face, &sent);
         count += 1;
         assert!(count < 10_000);
@@ -412,7 +412,7 @@ fn senders_of_datagrams_get_faces() {
     senders[2].send(b"no packet").unwrap();
     senders[2].send(&[5, 200, 1]).unwrap();
     rig.until("they are refused", |rig| rig.lost.values().sum::<u64>() == 3);
-    assert_eq!((rig.lost(DropReason::NdnFacesFull), rig.lost(DropReason::NdnLinkMalformed)), (1, 2));
+    assert_eq!((rig.lost(NdnDrop::FACES_FULL), rig.lost(NdnDrop::LINK_MALFORMED)), (1, 2));
     let made =
         rig.control.connect(FaceUri::Udp(senders[2].local_addr().unwrap()), Persistency::Persistent, None);
     let made = made.unwrap();
@@ -472,7 +472,7 @@ fn a_group_is_one_face() {
     assert_eq!(rig.receive(1), [(face.id(), packet(5, 9))]);
     rig.send(face.id(), &packet(5, 9));
     assert!(rig.turn().is_empty(), "what we send does not come back");
-    assert_eq!(rig.lost(DropReason::TxError), 0);
+    assert_eq!(rig.lost(DropReason::TX_ERROR), 0);
     rig.finish();
 }
 

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
-    Batch, DropReason, FramePool, Function, KernelPath, Output, PortId, PortTotals, Worker, WorkerSettings,
+    Batch, DropReason, DropTable, FramePool, Function, KernelPath, Output, PortId, PortTotals, Worker,
+    WorkerSettings,
 };
 use kaido_ndn::face::{
     FLAG_LOCAL_FIELDS, FaceSettings, FaceState, FaceUri, Faces, LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::{Annotations, FaceId, NackReason};
+use kaido_ndn::{Annotations, FaceId, NackReason, NdnDrop};
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri};
 
@@ -34,6 +35,10 @@ struct Relay {
 impl Function for Relay {
     fn name(&self) -> &'static str {
         "relay"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        NdnDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
@@ -125,7 +130,7 @@ impl Rig {
         let before = self.dropped(HOST, reason);
         assert!(self.through(LEFT, &[packet.to_vec()]).is_empty());
         let shown = &packet[..packet.len().min(40)];
-        assert_eq!(self.dropped(HOST, reason), before + 1, "{} of {shown:02x?}", reason.name());
+        assert_eq!(self.dropped(HOST, reason), before + 1, "{} of {shown:02x?}", NdnDrop::TABLE.name(reason));
     }
 }
 
@@ -207,7 +212,7 @@ fn local_fields_are_for_who_may() {
     let mut rig = Rig::new(8800);
     let header = LpHeader { next_hop_face: Some(300), ..LpHeader::default() };
     let packet = wrapped(&header, &interest("/a"));
-    rig.refused(&packet, DropReason::NdnLocalField);
+    rig.refused(&packet, NdnDrop::LOCAL_FIELD);
     for face in [LEFT, RIGHT] {
         rig.faces.get(face).unwrap().set_flags(FLAG_LOCAL_FIELDS, FLAG_LOCAL_FIELDS);
     }
@@ -246,7 +251,7 @@ fn packets_are_cut_and_made_whole() {
         assert_eq!(rig.pool.free_frames(), 512);
     }
     let mut rig = Rig::new(100);
-    rig.refused(&data("/a", 8000), DropReason::TooBig);
+    rig.refused(&data("/a", 8000), DropReason::TOO_BIG);
 }
 
 /// Fragments so small that names are torn, and pieces that stand alone.
@@ -280,41 +285,41 @@ fn what_is_not_whole_in_time_is_given_up() {
     assert!(rig.through(LEFT, &[wrapped(&header, &data("/a", 100))]).is_empty());
     rig.now += Duration::from_millis(501);
     rig.turn();
-    assert_eq!(rig.dropped(HOST, DropReason::ReassemblyTimeout), 1);
+    assert_eq!(rig.dropped(HOST, DropReason::REASSEMBLY_TIMEOUT), 1);
 }
 
 /// Conformance: NDNLPv2 packet | Malformed packets are dropped, each with its reason
 #[test]
 fn malformed_packets_have_reasons() {
-    use DropReason::{NdnFragmentInvalid, NdnLinkIdle, NdnLinkMalformed, NdnMalformed};
+    const BROKEN: DropReason = NdnDrop::LINK_MALFORMED;
     let mut rig = Rig::new(8800);
     let good = interest("/a");
     for (packet, reason) in [
-        (hex(""), NdnLinkMalformed),
-        (hex("05"), NdnLinkMalformed),
-        (hex("0705 0703080161"), NdnLinkMalformed),
-        (good[..good.len() - 1].to_vec(), NdnLinkMalformed),
-        ([&good[..], &[0]].concat(), NdnLinkMalformed),
-        (hex("6400"), NdnLinkIdle),
-        (hex("640c fd0344 080000000000000001"), NdnLinkIdle),
-        (hex("6404 50020700"), NdnMalformed),
-        (hex("6404 50020507"), NdnMalformed),
-        (hex("6404 50026400"), NdnMalformed),
-        (hex("6406 6200 50020500"), NdnLinkMalformed),
-        (hex("6407 530102 50020500"), NdnLinkMalformed),
-        (hex("6408 fd0320 00 50020600"), NdnMalformed),
-        (hex("6406 5500 50020500"), NdnLinkMalformed),
-        (hex("6413 51080000000000000001 5303fe0001 50020500"), NdnLinkMalformed),
-        (hex("6412 51080000000000000001 53020101 50020500"), NdnFragmentInvalid),
-        (vec![5; 10_000], NdnLinkMalformed),
+        (hex(""), BROKEN),
+        (hex("05"), BROKEN),
+        (hex("0705 0703080161"), BROKEN),
+        (good[..good.len() - 1].to_vec(), BROKEN),
+        ([&good[..], &[0]].concat(), BROKEN),
+        (hex("6400"), NdnDrop::LINK_IDLE),
+        (hex("640c fd0344 080000000000000001"), NdnDrop::LINK_IDLE),
+        (hex("6404 50020700"), NdnDrop::MALFORMED),
+        (hex("6404 50020507"), NdnDrop::MALFORMED),
+        (hex("6404 50026400"), NdnDrop::MALFORMED),
+        (hex("6406 6200 50020500"), BROKEN),
+        (hex("6407 530102 50020500"), BROKEN),
+        (hex("6408 fd0320 00 50020600"), NdnDrop::MALFORMED),
+        (hex("6406 5500 50020500"), BROKEN),
+        (hex("6413 51080000000000000001 5303fe0001 50020500"), BROKEN),
+        (hex("6412 51080000000000000001 53020101 50020500"), NdnDrop::FRAGMENT_INVALID),
+        (vec![5; 10_000], BROKEN),
     ] {
         rig.refused(&packet, reason);
     }
-    rig.refused(&data("/a", 8800), NdnMalformed);
+    rig.refused(&data("/a", 8800), NdnDrop::MALFORMED);
     let mut long = data("/a", 6000);
     let signature = long.len() - 34;
     long[signature] = 0x19;
-    rig.refused(&long, NdnMalformed);
+    rig.refused(&long, NdnDrop::MALFORMED);
     drop(rig.worker);
     assert_eq!(rig.pool.free_frames(), 512);
 }
@@ -325,14 +330,14 @@ fn faces_that_are_gone_or_down() {
     let packet = interest("/a");
     let right = rig.faces.get(RIGHT).unwrap();
     rig.faces.set_state(&right, FaceState::Down);
-    rig.refused(&packet, DropReason::NdnFaceDown);
+    rig.refused(&packet, NdnDrop::FACE_DOWN);
     rig.faces.destroy(RIGHT);
-    rig.refused(&packet, DropReason::NdnFaceUnknown);
+    rig.refused(&packet, NdnDrop::FACE_UNKNOWN);
     assert!(rig.through(FaceId(999), &[packet]).is_empty());
-    assert_eq!(rig.dropped(HOST, DropReason::NdnFaceUnknown), 2);
+    assert_eq!(rig.dropped(HOST, NdnDrop::FACE_UNKNOWN), 2);
     assert!(rig.host.send(vec![0, 0, 1]));
     rig.turn();
-    assert_eq!(rig.dropped(HOST, DropReason::NdnLinkMalformed), 1);
+    assert_eq!(rig.dropped(HOST, NdnDrop::LINK_MALFORMED), 1);
 }
 
 fn ethernet(dst: MacAddr, src: MacAddr, vlan: Option<u16>, payload: &[u8]) -> Vec<u8> {
@@ -365,10 +370,10 @@ fn ethernet_faces_are_made_on_demand() {
     let out: Vec<Vec<u8>> = std::iter::from_fn(|| rig.cable.receive()).collect();
     assert!(out.len() == 3 && out.iter().all(|frame| frame.len() <= 1514));
     for (frame, reason, count) in [
-        (ethernet(PEER_MAC, PEER_MAC, None, &packet), DropReason::NotOurs, 1),
-        (ethernet(GROUP_MAC, PEER_MAC, None, &packet), DropReason::NdnFaceUnknown, 1),
-        (ethernet(OUR_MAC, GROUP_MAC, None, &packet), DropReason::NdnFaceUnknown, 2),
-        (vec![0; 13], DropReason::EthernetMalformed, 1),
+        (ethernet(PEER_MAC, PEER_MAC, None, &packet), DropReason::NOT_OURS, 1),
+        (ethernet(GROUP_MAC, PEER_MAC, None, &packet), NdnDrop::FACE_UNKNOWN, 1),
+        (ethernet(OUR_MAC, GROUP_MAC, None, &packet), NdnDrop::FACE_UNKNOWN, 2),
+        (vec![0; 13], DropReason::ETHERNET_MALFORMED, 1),
     ] {
         assert!(rig.cable.send(frame));
         rig.turn();
@@ -379,7 +384,7 @@ fn ethernet_faces_are_made_on_demand() {
         assert!(rig.cable.send(frame));
         rig.turn();
     }
-    assert_eq!((rig.faces.all().len(), rig.dropped(CABLE, DropReason::NdnFacesFull)), (8, 6));
+    assert_eq!((rig.faces.all().len(), rig.dropped(CABLE, NdnDrop::FACES_FULL)), (8, 6));
 }
 
 /// A face to a group: what is sent to the group comes in there, whoever sent it.

@@ -7,11 +7,10 @@ use crate::fixture::{
     A, APP, B, C, CURIOUS, Node, RADIO, briefs, data, data_with, interest, interest_with, nack, name,
     settings, token,
 };
-use kaido_engine::DropReason;
 use kaido_ndn::face::Account;
 use kaido_ndn::forward::{FACE_CONTENT_STORE, ForwarderSettings, StrategyChoice, Unsolicited};
 use kaido_ndn::table::{Admit, CsSettings, PitSettings};
-use kaido_ndn::{Annotations, FaceId, NackReason, PitToken};
+use kaido_ndn::{Annotations, FaceId, NackReason, NdnDrop, PitToken};
 use kaido_wire::ndn::{Name, implicit_digest};
 
 fn caching() -> ForwarderSettings {
@@ -52,7 +51,7 @@ fn data_is_taken_from_who_was_asked() {
         for annotations in [ours, Annotations::default()] {
             for from in [C, RADIO] {
                 assert_eq!(node.annotated(from, &data("/a/x"), annotations), []);
-                assert_eq!(node.wire.drops, [DropReason::NdnNotAsked]);
+                assert_eq!(node.wire.drops, [NdnDrop::NOT_ASKED]);
             }
         }
         assert_eq!((node.forwarder.pit().len(), node.forwarder.cs().len()), (1, 0));
@@ -91,9 +90,9 @@ fn one_host_does_not_fill_the_pit() {
         sent
     };
     assert_eq!(asked(&mut node, A, 100), 20);
-    assert_eq!(node.wire.drops, [DropReason::NdnFacePitFull]);
+    assert_eq!(node.wire.drops, [NdnDrop::FACE_PIT_FULL]);
     assert_eq!(node.send(A, &interest("/1", 900)).len(), 0, "suppressed, but it waits on");
-    assert_eq!(node.wire.drops, [DropReason::NdnSuppressed]);
+    assert_eq!(node.wire.drops, [NdnDrop::SUPPRESSED]);
     assert_eq!(asked(&mut node, B, 100), 10);
     assert_eq!((asked(&mut node, APP, 5), asked(&mut node, CURIOUS, 5)), (5, 5));
     node.send(C, &data("/1"));
@@ -117,7 +116,7 @@ fn tokens_are_echoed_and_ours_verified() {
     }
     // The token of one entry on Data of another name: neither is satisfied.
     assert_eq!(node.annotated(B, &data("/a/1"), ours[0]), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnTokenMismatch]);
+    assert_eq!(node.wire.drops, [NdnDrop::TOKEN_MISMATCH]);
     for (number, len) in [(0u32, 1), (1, 6), (2, 32)] {
         let echoed = Annotations { pit_token: ours[number as usize].pit_token, ..Annotations::default() };
         let sent = node.annotated(B, &data(&format!("/a/{number}")), echoed);
@@ -137,9 +136,9 @@ fn interests_of_one_name_wait_together() {
     node.route("/a", &[(C, 0)]);
     assert_eq!(briefs(&node.annotated(A, &interest("/a/x", 1), token(&[1]))), [('I', C.0)]);
     assert_eq!(node.annotated(B, &interest("/a/x", 2), token(&[2])), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnAggregated]);
+    assert_eq!(node.wire.drops, [NdnDrop::AGGREGATED]);
     assert_eq!(node.send(A, &interest("/a/x", 3)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnSuppressed]);
+    assert_eq!(node.wire.drops, [NdnDrop::SUPPRESSED]);
     let sent = node.send(C, &data("/a/x"));
     assert_eq!(briefs(&sent), [('D', A.0), ('D', B.0)]);
     assert_eq!(
@@ -147,7 +146,7 @@ fn interests_of_one_name_wait_together() {
         (&[][..], &[2][..])
     );
     assert_eq!(node.send(C, &data("/a/x")), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnUnsolicited]);
+    assert_eq!(node.wire.drops, [NdnDrop::UNSOLICITED]);
     assert_eq!(node.frames_out(), 0);
 }
 
@@ -178,10 +177,10 @@ fn loops_are_known_by_their_nonces() {
     assert_eq!((briefs(&sent), sent[0].nack()), (vec![('N', B.0)], Some(NackReason::Duplicate)));
     assert_eq!(sent[0].annotations.pit_token.octets(), [5]);
     assert_eq!(node.send(RADIO, &interest("/a/x", 1)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnDuplicateNonce]);
+    assert_eq!(node.wire.drops, [NdnDrop::DUPLICATE_NONCE]);
     // The other end of the link repeats itself: no loop.
     assert_eq!(node.send(A, &interest("/a/x", 1)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnSuppressed]);
+    assert_eq!(node.wire.drops, [NdnDrop::SUPPRESSED]);
     // Also when the Interest is gone, satisfied or not, for six seconds.
     node.send(C, &data("/a/x"));
     node.pass(5900);
@@ -201,7 +200,7 @@ fn hops_are_counted_down() {
     node.route("/a", &[(C, 0), (APP, 5)]);
     let hops = |hops| interest_with("/a", 1, |repr| repr.hop_limit = Some(hops));
     assert_eq!(node.send(A, &hops(0)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnHopLimit]);
+    assert_eq!(node.wire.drops, [NdnDrop::HOP_LIMIT]);
     let sent = node.send(A, &hops(1));
     assert_eq!((briefs(&sent), sent[0].interest().hop_limit), (vec![('I', APP.0)], Some(0)));
     node.send(APP, &data("/a"));
@@ -216,10 +215,10 @@ fn local_names_stay() {
     let mut node = Node::new();
     node.route("/", &[(C, 0), (APP, 5)]);
     assert_eq!(node.send(A, &interest("/localhost/x", 1)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnScope]);
+    assert_eq!(node.wire.drops, [NdnDrop::SCOPE]);
     assert_eq!(briefs(&node.send(CURIOUS, &interest("/localhost/x", 1))), [('I', APP.0)]);
     assert_eq!(node.send(A, &data("/localhost/x")), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnScope]);
+    assert_eq!(node.wire.drops, [NdnDrop::SCOPE]);
     assert_eq!(briefs(&node.send(APP, &data("/localhost/x"))), [('D', CURIOUS.0)]);
     assert_eq!(briefs(&node.send(A, &interest("/localhop/x", 2))), [('I', APP.0)]);
     assert_eq!(briefs(&node.send(CURIOUS, &interest("/localhop/y", 3))), [('I', C.0)]);
@@ -320,7 +319,7 @@ fn cached_data_answers_without_being_forwarded() {
     let sent = node.annotated(B, &interest("/a/1", 9), token(&[4; 32]));
     assert_eq!((briefs(&sent), sent[0].annotations.pit_token.octets()), (vec![('D', B.0)], &[4; 32][..]));
     assert_eq!(sent[0].octets, data_with("/a/1", &[1; 5000], 1000));
-    assert_eq!(node.wire.drops, [DropReason::NdnFromCache]);
+    assert_eq!(node.wire.drops, [NdnDrop::FROM_CACHE]);
     assert_eq!(briefs(&node.send(B, &interest("/a/2", 10))), [('I', C.0)]);
     node.pass(1001);
     let fresh = interest_with("/a/1", 11, |repr| repr.must_be_fresh = true);
@@ -343,10 +342,10 @@ fn nacks_are_gathered_and_the_least_severe_is_told() {
         (RADIO, interest("/a/x", 1), "many hear it"),
     ] {
         assert_eq!(node.annotated(face, &packet, nack(NackReason::NoRoute)), [], "{reason}");
-        assert_eq!(node.wire.drops, [DropReason::NdnNackUnmatched], "{reason}");
+        assert_eq!(node.wire.drops, [NdnDrop::NACK_UNMATCHED], "{reason}");
     }
     assert_eq!(node.annotated(B, &interest("/a/x", 1), nack(NackReason::NoRoute)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnNackNoted]);
+    assert_eq!(node.wire.drops, [NdnDrop::NACK_NOTED]);
     let sent = node.annotated(C, &interest("/a/x", 1), nack(NackReason::Congestion));
     assert_eq!(briefs(&sent), [('N', A.0), ('N', APP.0)]);
     for (sent, (nonce, token)) in sent.iter().zip([(1, 1), (2, 2)]) {
@@ -379,7 +378,7 @@ fn who_cannot_be_served_is_told() {
         (Some(NackReason::NoRoute), &[3][..])
     );
     assert_eq!(node.send(RADIO, &interest("/a", 1)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnNoRoute]);
+    assert_eq!(node.wire.drops, [NdnDrop::NO_ROUTE]);
     node.route("/a", &[(A, 0)]);
     let sent = node.send(A, &interest("/a", 2));
     assert_eq!(sent[0].nack(), Some(NackReason::NoRoute), "not back where it came from");
@@ -388,7 +387,7 @@ fn who_cannot_be_served_is_told() {
     node.send(A, &interest("/a/2", 4));
     assert_eq!(node.send(A, &interest("/a/3", 5))[0].nack(), Some(NackReason::Congestion));
     assert_eq!(node.send(RADIO, &interest("/a/3", 6)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnPitFull]);
+    assert_eq!(node.wire.drops, [NdnDrop::PIT_FULL]);
     node.pass(4005);
     assert_eq!((node.forwarder.pit().len(), node.forwarder.counters().unsatisfied), (0, 5));
     assert_eq!(briefs(&node.send(A, &interest("/a/3", 7))), [('I', C.0)]);
@@ -423,7 +422,7 @@ fn data_nobody_waits_for_is_kept_only_if_that_is_wanted() {
         let mut node = Node::with(&ForwarderSettings { unsolicited, ..caching() });
         for (face, uri) in [(A, "/a"), (APP, "/b")] {
             assert_eq!(node.send(face, &data(uri)), []);
-            assert_eq!(node.wire.drops, [DropReason::NdnUnsolicited]);
+            assert_eq!(node.wire.drops, [NdnDrop::UNSOLICITED]);
         }
         assert_eq!(node.forwarder.cs().len(), kept);
     }
@@ -435,7 +434,7 @@ fn data_does_not_go_back_where_it_came_from() {
     node.route("/a", &[(C, 0)]);
     node.send(A, &interest("/a", 1));
     assert_eq!(node.send(A, &data("/a")), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnNotAsked]);
+    assert_eq!(node.wire.drops, [NdnDrop::NOT_ASKED]);
     // Who was asked asks, too.
     node.send(C, &interest("/a", 2));
     assert_eq!(briefs(&node.send(C, &data("/a"))), [('D', A.0)]);
@@ -448,9 +447,9 @@ fn faces_that_are_gone_are_neither_heard_nor_served() {
     node.send(A, &interest("/a/1", 1));
     node.wire.faces.remove(&A);
     assert_eq!(node.send(B, &data("/a/1")), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnNoDownstream]);
+    assert_eq!(node.wire.drops, [NdnDrop::NO_DOWNSTREAM]);
     assert_eq!(node.send(A, &interest("/a/2", 2)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnFaceUnknown]);
+    assert_eq!(node.wire.drops, [NdnDrop::FACE_UNKNOWN]);
     node.wire.faces.remove(&B);
     assert_eq!(briefs(&node.send(APP, &interest("/a/3", 3))), [('I', C.0)]);
 }
@@ -462,11 +461,11 @@ fn what_is_broken_or_too_deep_is_dropped() {
     let whole = interest("/a/b", 1);
     for cut in 1..whole.len() {
         assert_eq!(node.send(A, &whole[..cut]), []);
-        assert_eq!(node.wire.drops, [DropReason::NdnMalformed]);
+        assert_eq!(node.wire.drops, [NdnDrop::MALFORMED]);
     }
     assert_eq!(briefs(&node.send(A, &interest(&"/d".repeat(256), 2))), [('I', C.0)]);
     assert_eq!(node.send(A, &interest(&"/d".repeat(257), 3)), []);
-    assert_eq!(node.wire.drops, [DropReason::NdnNameTooLong]);
+    assert_eq!(node.wire.drops, [NdnDrop::NAME_TOO_LONG]);
     assert_eq!(node.frames_out(), 0);
 }
 

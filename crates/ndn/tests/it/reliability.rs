@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use crate::packets::{data_with, interest};
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
-    Batch, DropReason, FramePool, Function, KernelPath, Output, PortId, PortTotals, Worker, WorkerSettings,
+    Batch, DropReason, DropTable, FramePool, Function, KernelPath, Output, PortId, PortTotals, Worker,
+    WorkerSettings,
 };
-use kaido_ndn::FaceId;
 use kaido_ndn::face::{
     FLAG_RELIABILITY, FaceSettings, FaceState, FaceUri, Faces, LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
+use kaido_ndn::{FaceId, NdnDrop};
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 
@@ -32,6 +33,10 @@ struct Relay(Link);
 impl Function for Relay {
     fn name(&self) -> &'static str {
         "relay"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        NdnDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
@@ -200,11 +205,11 @@ fn what_is_sent_is_numbered_and_sent_again_until_it_is_acknowledged() {
     assert_eq!(again, Read { tx_sequence: first.tx_sequence.map(|number| number + 1), ..first });
     node.arrive(&packet(None, &[number], None, &[]));
     (0..100).for_each(|_| node.pass(200));
-    assert_eq!((node.sent(), node.dropped(DropReason::NdnLinkIdle)), (vec![], 1));
+    assert_eq!((node.sent(), node.dropped(NdnDrop::LINK_IDLE)), (vec![], 1));
     // Nobody there: three times again, and no more.
     node.send(&asked);
     (0..100).for_each(|_| node.pass(200));
-    assert_eq!((node.sent().len(), node.dropped(DropReason::NdnLinkLost)), (4, 1));
+    assert_eq!((node.sent().len(), node.dropped(NdnDrop::LINK_LOST)), (4, 1));
     node.end();
 }
 
@@ -216,7 +221,7 @@ fn what_no_longer_fits_its_face_is_not_sent_again() {
     node.faces.get(NEIGHBOUR).unwrap().set_mtu(900);
     (0..100).for_each(|_| node.pass(200));
     assert_eq!(node.sent(), [] as [Vec<u8>; 0]);
-    assert_eq!((node.dropped(DropReason::TooBig), node.dropped(DropReason::NdnLinkLost)), (3, 1));
+    assert_eq!((node.dropped(DropReason::TOO_BIG), node.dropped(NdnDrop::LINK_LOST)), (3, 1));
     node.end();
 }
 
@@ -237,7 +242,7 @@ fn acknowledgements_go_with_a_packet_or_alone() {
     assert_eq!((alone.acks, alone.tx_sequence, alone.fragment), ((8..20).collect(), None, vec![]));
     // One that comes again is acknowledged again, and is not taken.
     node.arrive(&packet(Some(20), &[], Some(100), &asked));
-    assert_eq!((node.received().len(), node.dropped(DropReason::NdnLinkDuplicate)), (0, 1));
+    assert_eq!((node.received().len(), node.dropped(NdnDrop::LINK_DUPLICATE)), (0, 1));
     node.pass(5);
     assert_eq!(read(&node.sent()[0]).acks, [20]);
     // Many go in several packets, at once where there are too many to wait.
@@ -440,10 +445,10 @@ fn what_is_lost_comes_again_and_nothing_comes_twice() {
         assert!(missing > 200 && twice > 10, "without: {missing} and {twice}");
         let (missing, twice, nodes) = Lossy::new(FLAG_RELIABILITY, 10, seed).run();
         let counted = |reason| nodes.iter().map(|node| node.dropped(reason)).sum::<u64>();
-        let given_up = counted(DropReason::NdnLinkLost) + counted(DropReason::ReassemblyTimeout);
+        let given_up = counted(NdnDrop::LINK_LOST) + counted(DropReason::REASSEMBLY_TIMEOUT);
         assert!(missing as u64 <= given_up && missing <= 4, "{missing} of which {given_up} are known");
         assert_eq!(twice, 0);
-        assert!(counted(DropReason::NdnLinkDuplicate) > 10);
+        assert!(counted(NdnDrop::LINK_DUPLICATE) > 10);
         nodes.into_iter().for_each(Node::end);
     }
 }

@@ -10,11 +10,10 @@ use std::time::{Duration, SystemTime};
 use crate::fixture::{
     A, APP, B, C, CURIOUS, Node, RADIO, Sent, briefs, data_with, interest, interest_with, settings,
 };
-use kaido_engine::DropReason;
-use kaido_ndn::NackReason;
 use kaido_ndn::forward::{FACE_CONTENT_STORE, ForwarderSettings};
 use kaido_ndn::table::{Admit, CsSettings, NameHash};
 use kaido_ndn::tier::{Tier, TierCounters, TierSettings};
+use kaido_ndn::{NackReason, NdnDrop};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
@@ -115,7 +114,7 @@ fn those_who_ask_meanwhile_are_answered_by_one_read() {
     let stored = rig.store(&["/a/1", "/a/2"], 10_000);
     assert_eq!(rig.node.send(A, &interest("/a/1", 1)), [], "it is parked");
     assert_eq!(rig.node.send(C, &interest("/a/1", 2)), []);
-    assert_eq!(rig.node.wire.drops, [DropReason::NdnAggregated]);
+    assert_eq!(rig.node.wire.drops, [NdnDrop::AGGREGATED]);
     // Of other selectors, and with the digest of the Data: other pending Interests of the same content.
     let fresh = interest_with("/a/1", 3, |repr| repr.must_be_fresh = true);
     assert_eq!(rig.node.send(APP, &fresh), []);
@@ -245,7 +244,7 @@ fn nothing_is_left_of_those_who_wait_no_longer() {
     assert_eq!(rig.node.send(C, &interest("/a/2", 3)), []);
     rig.node.wire.faces.remove(&C);
     assert_eq!(rig.turn(), []);
-    assert_eq!(rig.node.wire.drops, [DropReason::NdnFaceUnknown]);
+    assert_eq!(rig.node.wire.drops, [NdnDrop::FACE_UNKNOWN]);
     rig.node.pass(5000);
     rig.is_clear();
 }

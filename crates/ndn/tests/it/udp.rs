@@ -11,9 +11,10 @@ use crate::packets::{data_with, interest};
 use kaido_engine::fragment::{Limits, split};
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{
-    Batch, DropReason, Frame, FramePool, Function, KernelPath, NeighbourRequest, Output, PortId, PortTotals,
-    Route, Routes, Worker, WorkerSettings,
+    Batch, DropReason, DropTable, Frame, FramePool, Function, KernelPath, NeighbourRequest, Output, PortId,
+    PortTotals, Route, Routes, Worker, WorkerSettings,
 };
+use kaido_ndn::NdnDrop;
 use kaido_ndn::face::{FaceBounds, Faces};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, UdpListen, UdpSettings};
 use kaido_wire::udp::UdpView;
@@ -32,6 +33,10 @@ struct Echo(Link);
 impl Function for Echo {
     fn name(&self) -> &'static str {
         "echo"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        NdnDrop::TABLE
     }
 
     fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
@@ -228,13 +233,13 @@ fn long_datagrams_come_and_go_in_fragments() {
         assert!(out.len() > 1);
         assert_eq!(received(is_ipv4, &out), long);
     }
-    assert_eq!(rig.dropped(DropReason::FragmentDuplicate), 2);
+    assert_eq!(rig.dropped(DropReason::FRAGMENT_DUPLICATE), 2);
     // Where the rest does not come, nothing is left.
     let parts = pieces(&udp(peer(true), ours(true), &[5; 4000]), 1400);
     rig.through(&parts[0]);
     rig.now += Duration::from_secs(16);
     rig.turn();
-    assert_eq!(rig.dropped(DropReason::ReassemblyTimeout), 1);
+    assert_eq!(rig.dropped(DropReason::REASSEMBLY_TIMEOUT), 1);
     rig.end();
 }
 
@@ -280,10 +285,10 @@ fn checksums_of_datagrams_are_verified() {
         // In one frame, of several segments, and in fragments.
         for (ip, is_taken) in [(&wrong, false), (&lent, false), (&none, is_ipv4), (&good, true)] {
             for frames in [vec![ethernet(OUR_MAC, ip)], pieces(ip, 1400)] {
-                let before = rig.dropped(DropReason::UdpChecksum);
+                let before = rig.dropped(DropReason::UDP_CHECKSUM);
                 let out: Vec<Vec<u8>> = frames.iter().flat_map(|frame| rig.through(frame)).collect();
                 assert_eq!(!out.is_empty(), is_taken);
-                assert_eq!(rig.dropped(DropReason::UdpChecksum), before + u64::from(!is_taken));
+                assert_eq!(rig.dropped(DropReason::UDP_CHECKSUM), before + u64::from(!is_taken));
                 assert_eq!(rig.faces.all().len(), usize::from(is_taken), "made by who sent well");
             }
         }
@@ -309,39 +314,43 @@ fn hostile_datagrams_have_reasons_and_make_no_face() {
     let mut cut = interest("/a", 1);
     cut.pop();
     for (what, frame, reason) in [
-        ("garbage", frame(peer(true), ours(true), b"hello"), DropReason::NdnLinkMalformed),
-        ("nothing", frame(peer(true), ours(true), b""), DropReason::NdnLinkMalformed),
-        ("cut", frame(peer(true), ours(true), &cut), DropReason::NdnLinkMalformed),
-        ("a name", frame(peer(true), ours(true), &[7, 0]), DropReason::NdnLinkMalformed),
-        ("from port 0", from("192.0.2.2:0"), DropReason::UdpMalformed),
-        ("from a group", from("224.0.0.1:6363"), DropReason::NotRouted),
-        ("from all", from("255.255.255.255:6363"), DropReason::NotRouted),
-        ("from loopback", from("127.0.0.1:6363"), DropReason::NotRouted),
-        ("from ourselves", from("192.0.2.1:6363"), DropReason::NotRouted),
-        ("from nobody", from("0.0.0.0:6363"), DropReason::NotRouted),
+        ("garbage", frame(peer(true), ours(true), b"hello"), NdnDrop::LINK_MALFORMED),
+        ("nothing", frame(peer(true), ours(true), b""), NdnDrop::LINK_MALFORMED),
+        ("cut", frame(peer(true), ours(true), &cut), NdnDrop::LINK_MALFORMED),
+        ("a name", frame(peer(true), ours(true), &[7, 0]), NdnDrop::LINK_MALFORMED),
+        ("from port 0", from("192.0.2.2:0"), DropReason::UDP_MALFORMED),
+        ("from a group", from("224.0.0.1:6363"), DropReason::NOT_ROUTED),
+        ("from all", from("255.255.255.255:6363"), DropReason::NOT_ROUTED),
+        ("from loopback", from("127.0.0.1:6363"), DropReason::NOT_ROUTED),
+        ("from ourselves", from("192.0.2.1:6363"), DropReason::NOT_ROUTED),
+        ("from nobody", from("0.0.0.0:6363"), DropReason::NOT_ROUTED),
         (
             "link-local",
             frame("[fe80::2]:6363".parse().unwrap(), ours(false), &interest("/a", 1)),
-            DropReason::NotRouted,
+            DropReason::NOT_ROUTED,
         ),
-        ("no checksum over IPv6", with_sum(false, 0), DropReason::UdpChecksum),
-        ("a wrong checksum over IPv4", with_sum(true, 1), DropReason::UdpChecksum),
-        ("a wrong checksum over IPv6", with_sum(false, 1), DropReason::UdpChecksum),
-        ("an unfinished one", with_sum(true, unfinished(true, &good(true))), DropReason::UdpChecksum),
-        ("a wrong checksum of IP", ethernet(OUR_MAC, &sum), DropReason::IpChecksum),
-        ("longer than IP", ethernet(OUR_MAC, &changed(good(true), 24, 9)), DropReason::UdpMalformed),
-        ("shorter than UDP", ethernet(OUR_MAC, &changed(good(true), 25, 7)), DropReason::UdpMalformed),
-        ("of version 5", ethernet(OUR_MAC, &changed(good(true), 0, 0x55)), DropReason::IpMalformed),
-        ("longer than the frame", ethernet(OUR_MAC, &changed(good(true), 2, 9)), DropReason::IpMalformed),
-        ("a piece of nothing", ethernet(OUR_MAC, &changed(good(true), 6, 0x3f)), DropReason::FragmentInvalid),
-        ("another port", to("192.0.2.1:53"), DropReason::NotOurs),
-        ("another address", to("192.0.2.9:6363"), DropReason::NotOurs),
-        ("TCP", ethernet(OUR_MAC, &changed(good(true), 9, 6)), DropReason::NotOurs),
-        ("another station", ethernet([2, 0, 0, 0, 0, 9], &good(true)), DropReason::NotOurs),
-        ("all stations", ethernet([255; 6], &good(true)), DropReason::NotOurs),
-        ("behind a tag", tagged, DropReason::NotOurs),
-        ("ARP", [&[255; 6][..], &PEER_MAC, &[8, 6], &[0; 28]].concat(), DropReason::NotOurs),
-        ("a short frame", vec![0; 13], DropReason::EthernetMalformed),
+        ("no checksum over IPv6", with_sum(false, 0), DropReason::UDP_CHECKSUM),
+        ("a wrong checksum over IPv4", with_sum(true, 1), DropReason::UDP_CHECKSUM),
+        ("a wrong checksum over IPv6", with_sum(false, 1), DropReason::UDP_CHECKSUM),
+        ("an unfinished one", with_sum(true, unfinished(true, &good(true))), DropReason::UDP_CHECKSUM),
+        ("a wrong checksum of IP", ethernet(OUR_MAC, &sum), DropReason::IP_CHECKSUM),
+        ("longer than IP", ethernet(OUR_MAC, &changed(good(true), 24, 9)), DropReason::UDP_MALFORMED),
+        ("shorter than UDP", ethernet(OUR_MAC, &changed(good(true), 25, 7)), DropReason::UDP_MALFORMED),
+        ("of version 5", ethernet(OUR_MAC, &changed(good(true), 0, 0x55)), DropReason::IP_MALFORMED),
+        ("longer than the frame", ethernet(OUR_MAC, &changed(good(true), 2, 9)), DropReason::IP_MALFORMED),
+        (
+            "a piece of nothing",
+            ethernet(OUR_MAC, &changed(good(true), 6, 0x3f)),
+            DropReason::FRAGMENT_INVALID,
+        ),
+        ("another port", to("192.0.2.1:53"), DropReason::NOT_OURS),
+        ("another address", to("192.0.2.9:6363"), DropReason::NOT_OURS),
+        ("TCP", ethernet(OUR_MAC, &changed(good(true), 9, 6)), DropReason::NOT_OURS),
+        ("another station", ethernet([2, 0, 0, 0, 0, 9], &good(true)), DropReason::NOT_OURS),
+        ("all stations", ethernet([255; 6], &good(true)), DropReason::NOT_OURS),
+        ("behind a tag", tagged, DropReason::NOT_OURS),
+        ("ARP", [&[255; 6][..], &PEER_MAC, &[8, 6], &[0; 28]].concat(), DropReason::NOT_OURS),
+        ("a short frame", vec![0; 13], DropReason::ETHERNET_MALFORMED),
     ] {
         let before = rig.dropped(reason);
         assert_eq!(rig.through(&frame), [] as [Vec<u8>; 0], "{what}");
@@ -353,12 +362,12 @@ fn hostile_datagrams_have_reasons_and_make_no_face() {
     parts[..1].iter().chain([&overlaps]).for_each(|part| {
         rig.through(part);
     });
-    assert!(rig.dropped(DropReason::FragmentOverlap) > 0);
+    assert!(rig.dropped(DropReason::FRAGMENT_OVERLAP) > 0);
     // What is another's when it is whole has reached the kernel in pieces, where that has the port, too.
     for part in pieces(&udp(peer(false), "[2001:db8::1]:53".parse().unwrap(), &[5; 4000]), 1400) {
         rig.through(&part);
     }
-    assert_eq!(rig.dropped(DropReason::NdnFaceUnknown), 1);
+    assert_eq!(rig.dropped(NdnDrop::FACE_UNKNOWN), 1);
     assert_eq!(rig.faces.all().len(), 0);
     rig.end();
 }
@@ -370,7 +379,7 @@ fn faces_that_senders_make_are_bounded() {
     let send =
         |rig: &mut Rig, number| rig.through(&frame(host(number), ours(true), &interest("/a", 1))).len();
     assert_eq!([1, 2, 3, 4, 5, 1].map(|number| send(&mut rig, number)), [1, 1, 1, 0, 0, 1]);
-    assert_eq!((rig.faces.all().len(), rig.dropped(DropReason::NdnFacesFull)), (3, 2));
+    assert_eq!((rig.faces.all().len(), rig.dropped(NdnDrop::FACES_FULL)), (3, 2));
     let first = rig.faces.all()[0].id();
     rig.faces.destroy(first);
     assert_eq!([4, 5].map(|number| send(&mut rig, number)), [1, 0]);
@@ -389,10 +398,10 @@ fn answers_wait_for_a_neighbour_and_no_longer_than_they_should() {
     rig.neighbour(peer(true).ip(), false);
     assert_eq!(rig.through(&frame(peer(true), ours(true), &sent)), [] as [Vec<u8>; 0]);
     rig.now += Duration::from_secs(4);
-    assert_eq!((rig.turn().len(), rig.dropped(DropReason::NextHopUnresolved)), (0, 1));
+    assert_eq!((rig.turn().len(), rig.dropped(DropReason::NEXT_HOP_UNRESOLVED)), (0, 1));
     rig.routes.set_routes([]);
     assert_eq!(rig.through(&frame(peer(true), ours(true), &sent)), [] as [Vec<u8>; 0]);
-    assert_eq!(rig.dropped(DropReason::NoRoute), 1);
+    assert_eq!(rig.dropped(DropReason::NO_ROUTE), 1);
     rig.end();
 }
 
@@ -438,7 +447,7 @@ proptest! {
         for frame in frames {
             prop_assert_eq!(rig.through(&frame), [] as [Vec<u8>; 0]);
         }
-        prop_assert_eq!((rig.dropped(DropReason::UdpChecksum), rig.faces.all().len()), (1, 0));
+        prop_assert_eq!((rig.dropped(DropReason::UDP_CHECKSUM), rig.faces.all().len()), (1, 0));
         rig.end();
     }
 }

@@ -4,6 +4,7 @@
 use crate::workers;
 use crate::workers::{Crowd, Made, briefs, data, interest, interest_with};
 use kaido_engine::DropReason;
+use kaido_ndn::NdnDrop;
 use kaido_ndn::balance::{BalanceSettings, Phase};
 use kaido_ndn::forward::Unsolicited;
 use kaido_wire::ndn::LpHeader;
@@ -26,10 +27,7 @@ fn interests_wait_at_home_wherever_they_come_in() {
         assert_eq!(briefs(&sent), [1, 2, 3, 4, 5].map(|face| ('D', face)));
         assert!(sent.iter().all(|sent| sent.octets == data(&uri)));
     }
-    assert_eq!(
-        (crowd.dropped(DropReason::NdnUnsolicited), crowd.dropped(DropReason::NdnAggregated)),
-        (0, 16)
-    );
+    assert_eq!((crowd.dropped(NdnDrop::UNSOLICITED), crowd.dropped(NdnDrop::AGGREGATED)), (0, 16));
     crowd.end();
 }
 
@@ -74,7 +72,7 @@ fn data_without_a_token_finds_who_waits_anywhere() {
     crowd.put(1, 5, &LpHeader::default(), &interest_with(&deep, 1, |repr| repr.can_be_prefix = true));
     assert_eq!(briefs(&crowd.settle()), [('I', 0)]);
     assert_eq!(briefs(&crowd.data(0, 0, &format!("{deep}/more"), &[])), [('D', 5)]);
-    assert_eq!(crowd.dropped(DropReason::NdnUnsolicited), 3);
+    assert_eq!(crowd.dropped(NdnDrop::UNSOLICITED), 3);
     crowd.end();
 }
 
@@ -91,9 +89,9 @@ fn tokens_that_lead_nowhere_are_as_none() {
     let other = crowd.at_home(2, "/b");
     let sent = crowd.interest(0, 1, &other, 3);
     assert_eq!(crowd.data(0, 0, &uri, &sent[0].token), []);
-    assert_eq!(crowd.dropped(DropReason::NdnTokenMismatch), 1);
+    assert_eq!(crowd.dropped(NdnDrop::TOKEN_MISMATCH), 1);
     assert_eq!(crowd.data(0, 0, "/nobody/asks", &[]), []);
-    assert_eq!(crowd.dropped(DropReason::NdnUnsolicited), 1);
+    assert_eq!(crowd.dropped(NdnDrop::UNSOLICITED), 1);
     crowd.end();
 }
 
@@ -151,7 +149,7 @@ fn nacks_find_their_interests() {
         }
     }
     crowd.put(1, 0, &LpHeader { nack: Some(150), ..LpHeader::default() }, &interest("/a", 77));
-    assert_eq!((crowd.settle(), crowd.dropped(DropReason::NdnNackUnmatched)), (vec![], 1));
+    assert_eq!((crowd.settle(), crowd.dropped(NdnDrop::NACK_UNMATCHED)), (vec![], 1));
     crowd.end();
 }
 
@@ -207,7 +205,7 @@ fn data_of_a_hot_name_without_a_token_goes_to_all() {
         crowd.interest(0, 1 + worker, uri, nonce);
     }
     assert_eq!(briefs(&crowd.data(1, 0, uri, &[])), [1, 2, 3, 4].map(|face| ('D', face)));
-    assert_eq!((crowd.data(1, 0, uri, &[]), crowd.dropped(DropReason::NdnUnsolicited)), (vec![], 1));
+    assert_eq!((crowd.data(1, 0, uri, &[]), crowd.dropped(NdnDrop::UNSOLICITED)), (vec![], 1));
     crowd.end();
 }
 
@@ -274,7 +272,7 @@ fn a_full_ring_is_a_drop_with_a_name() {
     }
     crowd.turn(0);
     let _ = crowd.settle();
-    let dropped = crowd.dropped(DropReason::HandoffFull);
+    let dropped = crowd.dropped(DropReason::HANDOFF_FULL);
     assert_eq!(dropped, 40 * 32 - 1024);
     crowd.end();
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kaido_engine::DropReason;
 use kaido_n4::Qfi;
+use kaido_upf::UpfDrop;
 use kaido_wire::gtpu::UDP_PORT;
 use kaido_wire::{
     EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6View, MacAddr, UdpRepr, ethernet, ipv4, udp,
@@ -149,11 +150,11 @@ impl<'u> Site<'u> {
     /// How often the bad frames provoke a drop reason.
     pub(super) fn provoked(&self, reason: DropReason) -> u64 {
         let provoked = [
-            DropReason::TeidUnknown,
-            DropReason::UeSpoofed,
-            DropReason::GtpuMalformed,
-            DropReason::UeUnknown,
-            DropReason::TtlExpired,
+            UpfDrop::TEID_UNKNOWN,
+            UpfDrop::UE_SPOOFED,
+            UpfDrop::GTPU_MALFORMED,
+            UpfDrop::UE_UNKNOWN,
+            DropReason::TTL_EXPIRED,
         ];
         u64::from(!self.ues.is_empty() && provoked.contains(&reason))
     }

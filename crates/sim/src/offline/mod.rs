@@ -23,7 +23,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kaido_engine::{DropReason, PortTotals, WorkerCounters};
+use kaido_engine::{PortTotals, WorkerCounters};
+use kaido_upf::UpfDrop;
 
 use self::frames::Site;
 use self::judge::Volumes;
@@ -99,11 +100,11 @@ fn drops(workers: &[&WorkerCounters], site: &Site<'_>, table: &mut Table) {
             *found.entry(reason).or_insert(0u64) += count;
         }
     }
-    for &reason in DropReason::ALL {
+    for reason in UpfDrop::TABLE.reasons() {
         let expected = site.provoked(reason);
         let found = found.get(&reason).copied().unwrap_or(0);
         if expected != 0 || found != 0 {
-            table.equal(&format!("drops: {}", reason.name()), expected, found);
+            table.equal(&format!("drops: {}", UpfDrop::TABLE.name(reason)), expected, found);
         }
     }
 }

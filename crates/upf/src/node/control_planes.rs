@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use kaido_engine::{DropReason, RateLimit};
 
+use crate::UpfDrop;
 use crate::record::EndpointId;
 
 /// Messages that wait for the workers at most, and that are taken in a second: they are few, and a flood of them takes the
@@ -39,7 +40,7 @@ pub(crate) struct TakenBatch {
 impl TakenBatch {
     /// What was refused, by reason.
     pub(crate) fn refused(&self) -> [(DropReason, u64); 2] {
-        [(DropReason::NotControlPlane, self.strangers), (DropReason::ControlPlaneRate, self.beyond_rate)]
+        [(UpfDrop::NOT_CONTROL_PLANE, self.strangers), (UpfDrop::CONTROL_PLANE_RATE, self.beyond_rate)]
     }
 }
 

@@ -10,6 +10,7 @@ use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
 use super::Worker;
 use super::emit::{self, Ends};
 use super::parse::{OuterTunnel, Packet};
+use crate::UpfDrop;
 use crate::apps::Apps;
 use crate::node::WorkerEvent;
 use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
@@ -30,12 +31,12 @@ impl Worker {
                 let notice = Message::SupportedExtensionHeaders { sequence: 0, types: UNDERSTOOD };
                 self.answer(outer, UDP_PORT, &notice, port, out);
             }
-            return out.drop(port, frame, DropReason::ExtensionUnsupported);
+            return out.drop(port, frame, UpfDrop::EXTENSION_UNSUPPORTED);
         }
         match outer.header.message_type {
             MessageType::ECHO_REQUEST | MessageType::ECHO_RESPONSE => self.echo(outer, port, frame, out),
             MessageType::SUPPORTED_EXTENSION_HEADERS | MessageType::TUNNEL_STATUS => {
-                out.drop(port, frame, DropReason::GtpuSignalling);
+                out.drop(port, frame, UpfDrop::GTPU_SIGNALLING);
             }
             MessageType::ERROR_INDICATION => {
                 let message = frame.data().get(outer.gtpu_offset..).unwrap_or_default();
@@ -45,13 +46,13 @@ impl Worker {
                         if peer == outer.src && self.node.tunnels.leads_to(peer) =>
                     {
                         self.send_event(WorkerEvent::ErrorIndication { teid: Teid(teid), peer });
-                        out.drop(port, frame, DropReason::ErrorIndication);
+                        out.drop(port, frame, UpfDrop::ERROR_INDICATION);
                     }
-                    Ok(_) => out.drop(port, frame, DropReason::ErrorIndication),
-                    Err(_) => out.drop(port, frame, DropReason::GtpuMalformed),
+                    Ok(_) => out.drop(port, frame, UpfDrop::ERROR_INDICATION),
+                    Err(_) => out.drop(port, frame, UpfDrop::GTPU_MALFORMED),
                 }
             }
-            _ => out.drop(port, frame, DropReason::GtpuUnsupported),
+            _ => out.drop(port, frame, UpfDrop::GTPU_UNSUPPORTED),
         }
     }
 
@@ -74,7 +75,7 @@ impl Worker {
             };
             self.answer(outer, UDP_PORT, &indication, port, out);
         }
-        out.drop(port, frame, DropReason::TeidUnknown);
+        out.drop(port, frame, UpfDrop::TEID_UNKNOWN);
     }
 
     fn answer(
@@ -114,10 +115,10 @@ impl Worker {
                     self.send_event(WorkerEvent::EchoResponse { peer, sequence, restarted });
                     out.release(frame);
                 } else {
-                    out.drop(port, frame, DropReason::GtpuSignalling);
+                    out.drop(port, frame, UpfDrop::GTPU_SIGNALLING);
                 }
             }
-            _ => out.drop(port, frame, DropReason::GtpuMalformed),
+            _ => out.drop(port, frame, UpfDrop::GTPU_MALFORMED),
         }
     }
 
@@ -146,7 +147,7 @@ impl Worker {
         port: PortId,
         out: &mut Output<'_>,
     ) {
-        let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NoFrame) };
+        let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NO_FRAME) };
         let written = frame.append(message.len()).is_some_and(|space| message.emit(space).is_ok());
         if written && self.is_over_n4(ends.dst) {
             let to = SocketAddr::new(ends.dst, to_port);
@@ -155,7 +156,7 @@ impl Worker {
         }
         let ports = (UDP_PORT, to_port);
         if !written || emit::datagram(&self.node.settings, ends, ports, 0, &mut frame).is_err() {
-            return out.drop(port, frame, DropReason::NoHeadroom);
+            return out.drop(port, frame, DropReason::NO_HEADROOM);
         }
         let resolution = self.next_hops.resolve(ends.dst);
         self.send(resolution, ends.dst, port, frame, out);
@@ -193,7 +194,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let Some(src) = self.router_address(packet.src) else { return };
-        let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NoFrame) };
+        let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NO_FRAME) };
         if !write_icmp_error(&mut frame, src, packet.src, kind, offending.data()) {
             return out.release(frame);
         }

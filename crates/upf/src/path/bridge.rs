@@ -12,6 +12,7 @@ use super::copy::copy_of;
 use super::forward::{ArrivalInfo, Origin};
 use super::lan::write_arp;
 use super::proxy::ProxyQuery;
+use crate::UpfDrop;
 use crate::ethernet::fdb::{LearnedAddress, Owner, Refusal};
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, put_tags, take_tags};
 use crate::ethernet::lan::EthernetLanId;
@@ -68,17 +69,17 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let from = arrival.port;
-        let Some(to) = rule.bridging else { return out.drop(from, frame, DropReason::NoRoute) };
+        let Some(to) = rule.bridging else { return out.drop(from, frame, DropReason::NO_ROUTE) };
         if seen.is_reserved() {
-            return self.refuse_frame(record, action, seen, from, frame, DropReason::EthernetReserved, out);
+            return self.refuse_frame(record, action, seen, from, frame, UpfDrop::ETHERNET_RESERVED, out);
         }
         let (session, octets) = (record.session(), seen.len);
         let sent = (seen.service_tag, seen.customer_tag);
         if !rule.tags_on.is_empty() && !put_tags(&mut frame, &rule.tags_on) {
-            return out.drop(from, frame, DropReason::NoHeadroom);
+            return out.drop(from, frame, DropReason::NO_HEADROOM);
         }
         let Ok(seen) = &EthernetFrame::read(frame.data(), frame.packet_len()) else {
-            return out.drop(from, frame, DropReason::InnerMalformed);
+            return out.drop(from, frame, DropReason::INNER_MALFORMED);
         };
         let Bridging { instance, virtual_network, .. } = to;
         let passage = Passage { instance, virtual_network, port: from, sender: Some(session) };
@@ -88,8 +89,8 @@ impl Worker {
             Ok(learned) => self.tell_of(learned),
             Err(refusal) => {
                 let reason = match refusal {
-                    Refusal::Full => DropReason::EthernetTableFull,
-                    Refusal::Taken => DropReason::EthernetSpoofed,
+                    Refusal::Full => UpfDrop::ETHERNET_TABLE_FULL,
+                    Refusal::Taken => UpfDrop::ETHERNET_SPOOFED,
                 };
                 return self.refuse_frame(record, action, seen, from, frame, reason, out);
             }
@@ -100,19 +101,19 @@ impl Worker {
             && let Some(answer) = self.answer_to(&asked, seen, &frame, out)
         {
             self.count_octets(record, action, octets, false);
-            out.drop(from, frame, DropReason::ProxyAnswered);
+            out.drop(from, frame, UpfDrop::PROXY_ANSWERED);
             return self.frame_to_session(guard, passage, session, answer, out);
         }
         let kept_apart = node.settings.ue_to_ue == UeToUe::Drop && !virtual_network;
         let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let reason = match owner {
-            Some(Owner::Session(other)) if other == session => Some(DropReason::EthernetFiltered),
-            Some(Owner::Session(_)) if kept_apart => Some(DropReason::UeToUe),
+            Some(Owner::Session(other)) if other == session => Some(UpfDrop::ETHERNET_FILTERED),
+            Some(Owner::Session(_)) if kept_apart => Some(UpfDrop::UE_TO_UE),
             None if to.lan.is_none()
                 && !seen.destination.is_group()
                 && node.settings.ethernet.unknown_unicast == UnknownUnicast::Drop =>
             {
-                Some(DropReason::EthernetUnknown)
+                Some(UpfDrop::ETHERNET_UNKNOWN)
             }
             _ => None,
         };
@@ -149,41 +150,41 @@ impl Worker {
     ) {
         let node = self.node.clone();
         let Some(&of_lan) = node.settings.ethernet.lans.get(lan) else {
-            return out.drop(port, frame, DropReason::NotOurs);
+            return out.drop(port, frame, DropReason::NOT_OURS);
         };
         let seen = if take_tags(&mut frame, tags) {
             EthernetFrame::read(frame.data(), frame.packet_len()).ok()
         } else {
             None
         };
-        let Some(seen) = &seen else { return out.drop(port, frame, DropReason::EthernetMalformed) };
+        let Some(seen) = &seen else { return out.drop(port, frame, DropReason::ETHERNET_MALFORMED) };
         if !seen.source.is_station() {
-            return out.drop(port, frame, DropReason::EthernetSource);
+            return out.drop(port, frame, UpfDrop::ETHERNET_SOURCE);
         }
         if seen.is_reserved() {
-            return out.drop(port, frame, DropReason::EthernetReserved);
+            return out.drop(port, frame, UpfDrop::ETHERNET_RESERVED);
         }
         let passage = Passage { instance: of_lan.instance, virtual_network: false, port, sender: None };
         let station = passage.station(seen);
         match node.ethernet.fdb.hear(guard, station, out.now()) {
             Ok(learned) => self.tell_of(learned),
-            Err(_) => return out.drop(port, frame, DropReason::EthernetLooped),
+            Err(_) => return out.drop(port, frame, UpfDrop::ETHERNET_LOOPED),
         }
         let asked = self.listen(guard, station, seen, &frame);
         let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let floods = node.settings.ethernet.unknown_unicast == UnknownUnicast::Flood;
         match owner {
             Some(Owner::Session(session)) => self.frame_to_session(guard, passage, session, frame, out),
-            Some(Owner::Network) => out.drop(port, frame, DropReason::EthernetFiltered),
+            Some(Owner::Network) => out.drop(port, frame, UpfDrop::ETHERNET_FILTERED),
             None if seen.destination.is_group() || floods => {
                 let asked = asked.map(|asked| (asked, lan));
                 if self.frame_to_many(guard, passage, asked, seen, &frame, out) {
                     out.release(frame);
                 } else {
-                    out.drop(port, frame, DropReason::NoPdr);
+                    out.drop(port, frame, UpfDrop::NO_PDR);
                 }
             }
-            None => out.drop(port, frame, DropReason::EthernetUnknown),
+            None => out.drop(port, frame, UpfDrop::ETHERNET_UNKNOWN),
         }
     }
 
@@ -201,13 +202,13 @@ impl Worker {
         let record = node.table.get(guard, &key).filter(|record| is_of(record, session));
         let seen = EthernetFrame::read(frame.data(), frame.packet_len()).ok();
         let (Some(record), Some(seen)) = (record, seen) else {
-            return out.drop(passage.port, frame, DropReason::EthernetUnknown);
+            return out.drop(passage.port, frame, UpfDrop::ETHERNET_UNKNOWN);
         };
         let arrival = passage.arrival(key);
         self.trace_frame(record, arrival, frame, out, |worker, frame, out| {
             match worker.frame_rule(record, None, &seen, frame.data()) {
                 Some(rule) => worker.admit_frame(guard, record, rule, arrival, &seen, frame, out),
-                None => out.drop(passage.port, frame, DropReason::NoPdr),
+                None => out.drop(passage.port, frame, UpfDrop::NO_PDR),
             }
         });
     }
@@ -225,7 +226,7 @@ impl Worker {
     ) -> bool {
         let node = self.node.clone();
         let (members, more) = self.members(passage.instance, passage.virtual_network);
-        (0..more).for_each(|_| out.count_drop(passage.port, DropReason::FloodCut));
+        (0..more).for_each(|_| out.count_drop(passage.port, UpfDrop::FLOOD_CUT));
         let mut wanted = false;
         for &session in members.iter().filter(|&&session| passage.sender != Some(session)) {
             let key = passage.key(session);
@@ -247,7 +248,7 @@ impl Worker {
                 continue;
             }
             let Some(copy) = copy_of(frame, out) else {
-                out.count_drop(passage.port, DropReason::NoFrame);
+                out.count_drop(passage.port, DropReason::NO_FRAME);
                 continue;
             };
             let arrival = passage.arrival(key);
@@ -283,16 +284,16 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let Some(lan) = self.node.settings.ethernet.lans.get(lan) else {
-            return out.drop(from, frame, DropReason::NoRoute);
+            return out.drop(from, frame, DropReason::NO_ROUTE);
         };
         let payload = EthernetFrame::read(frame.data(), frame.packet_len()).map(|seen| seen.payload_len());
         if payload.is_ok_and(|octets| octets > self.role(lan.port).mtu) {
-            return out.drop(from, frame, DropReason::TooBig);
+            return out.drop(from, frame, DropReason::TOO_BIG);
         }
         if let Some(tags) = lan.tags {
             let (octets, _) = tags.header(EtherType(0));
             if !put_tags(&mut frame, &octets[..tags.len()]) {
-                return out.drop(from, frame, DropReason::NoHeadroom);
+                return out.drop(from, frame, DropReason::NO_HEADROOM);
             }
         }
         out.transmit(lan.port, frame);
@@ -324,7 +325,7 @@ impl Worker {
             target_ip: nobody,
         };
         let Some(mut frame) = out.allocate() else {
-            return out.count_drop(lan.port, DropReason::NoFrame);
+            return out.count_drop(lan.port, DropReason::NO_FRAME);
         };
         let tag = |kind: EtherType, vid: Option<u16>| {
             vid.map(|vid| [kind.0.to_be_bytes(), vid.to_be_bytes()].concat()).unwrap_or_default()

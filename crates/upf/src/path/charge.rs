@@ -3,10 +3,11 @@
 //! Between the two the session may be changed or gone. So a packet that waits keeps what its rule is found by and no counter: a
 //! counter may be another session's by then.
 
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{Frame, Output, PortId};
 use kaido_table::Guard;
 
 use super::Worker;
+use crate::UpfDrop;
 use crate::node::Node;
 use crate::record::{Action, Record, Rules, SessionIndex, SessionKey};
 use crate::usage::UsageSlot;
@@ -102,14 +103,14 @@ impl Worker {
         };
         // It is there: nothing that waits is sent while another is.
         let Some(mut reader) = self.of_waiting.take() else {
-            return out.drop(from, frame, DropReason::BufferDiscarded);
+            return out.drop(from, frame, UpfDrop::BUFFER_DISCARDED);
         };
         let node = self.node.clone();
         let guard = reader.pin();
         match charge.rule(&node, &guard) {
-            None => out.drop(from, frame, DropReason::BufferDiscarded),
+            None => out.drop(from, frame, UpfDrop::BUFFER_DISCARDED),
             Some((_, action)) if action.usage.with_quota().any(|slot| node.usage.is_exhausted(slot)) => {
-                out.drop(from, frame, DropReason::QuotaExhausted);
+                out.drop(from, frame, UpfDrop::QUOTA_EXHAUSTED);
             }
             Some((record, action)) => {
                 if send(self, frame, out) == SendResult::Left {

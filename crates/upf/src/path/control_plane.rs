@@ -16,6 +16,7 @@ use super::charge::MatchedRule;
 use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, is_own, message};
 use super::relay::StoredExtensions;
+use crate::UpfDrop;
 use crate::node::ControlPlaneMessage;
 use crate::record::{Direction, ExtendedActions, Tunnel};
 
@@ -51,7 +52,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> bool {
         let Some(link) = &self.control_plane else {
-            out.drop(from, frame, DropReason::NoRoute);
+            out.drop(from, frame, DropReason::NO_ROUTE);
             return false;
         };
         match link.send(own, to, &frame.to_vec()) {
@@ -81,7 +82,7 @@ impl Worker {
     ) -> Option<(IcmpError, Frame)> {
         let from = arrival.port;
         if !self.to_control_plane.admit(out.now()) {
-            out.drop(from, frame, DropReason::ControlPlaneRate);
+            out.drop(from, frame, UpfDrop::CONTROL_PLANE_RATE);
             return None;
         }
         let encap = &tunnel.encap;
@@ -92,7 +93,7 @@ impl Worker {
             StoredExtensions::default().for_tunnel(encap, false)
         };
         if extensions.put_message(tunnel.teid, &mut frame).is_err() {
-            out.drop(from, frame, DropReason::NoHeadroom);
+            out.drop(from, frame, DropReason::NO_HEADROOM);
             return None;
         }
         let own = self.node.settings.endpoints[usize::from(encap.local.0)];
@@ -113,17 +114,17 @@ impl Worker {
         }
         for ControlPlaneMessage { from, endpoint, octets } in taken.messages {
             let Some(mut frame) = out.allocate() else {
-                out.count_drop(port, DropReason::NoFrame);
+                out.count_drop(port, DropReason::NO_FRAME);
                 continue;
             };
             let Some(space) = frame.append(octets.len()) else {
-                out.drop(port, frame, DropReason::TooBig);
+                out.drop(port, frame, DropReason::TOO_BIG);
                 continue;
             };
             space.copy_from_slice(&octets);
             if !self.is_over_n4(from.ip()) {
                 // A port leads there: then a port is where it comes from.
-                out.drop(port, frame, DropReason::NotControlPlane);
+                out.drop(port, frame, UpfDrop::NOT_CONTROL_PLANE);
                 continue;
             }
             self.stored = StoredExtensions::default();
@@ -134,7 +135,7 @@ impl Worker {
             };
             if record.is_some_and(|record| record.direction() == Direction::Uplink) {
                 // Nothing that comes over N4 is from a UE.
-                out.drop(port, frame, DropReason::NotControlPlane);
+                out.drop(port, frame, UpfDrop::NOT_CONTROL_PLANE);
                 continue;
             }
             self.handle_read(&node, guard, parsed, record, port, frame, out);

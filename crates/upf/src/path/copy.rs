@@ -20,11 +20,11 @@ impl Worker {
     ) {
         for tunnel in tunnels {
             let Some(mut copy) = copy_of(frame, out) else {
-                out.count_drop(from, DropReason::NoFrame);
+                out.count_drop(from, DropReason::NO_FRAME);
                 continue;
             };
             if !self.outer(tunnel).is_some_and(|outer| outer.put_before_by(tunnel.teid, &mut copy, of_flow)) {
-                out.drop(from, copy, DropReason::NoHeadroom);
+                out.drop(from, copy, DropReason::NO_HEADROOM);
                 continue;
             }
             let resolution = self.next_hops.resolve(tunnel.encap.peer);

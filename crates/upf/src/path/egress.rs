@@ -96,7 +96,7 @@ impl Worker {
         if let Some(header) = egress.header
             && put_before(&header, &self.node.settings, &mut frame).is_err()
         {
-            out.drop(from, frame, DropReason::NoHeadroom);
+            out.drop(from, frame, DropReason::NO_HEADROOM);
             return None;
         }
         let octets = packet.total_len;
@@ -112,7 +112,7 @@ impl Worker {
                 self.send_charged(rule, octets, (resolution, destination), from, frame, out);
             }
             // Only a LAN has no resolution.
-            (None, _) => out.drop(from, frame, DropReason::NoRoute),
+            (None, _) => out.drop(from, frame, DropReason::NO_ROUTE),
         }
         None
     }

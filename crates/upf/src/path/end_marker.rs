@@ -1,11 +1,12 @@
 //! End Markers (TS 29.281 7.3.2): those that come are sent on where the packets before them went.
 
 use arrayvec::ArrayVec;
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{Frame, Output, PortId};
 use kaido_table::Guard;
 
 use super::Worker;
 use super::parse::OuterTunnel;
+use crate::UpfDrop;
 use crate::record::{Rules, SessionKey, Tunnel};
 use kaido_n4::Teid;
 
@@ -44,6 +45,6 @@ impl Worker {
         for tunnel in &tunnels {
             self.end_marker(tunnel, out);
         }
-        out.drop(port, frame, DropReason::EndMarker);
+        out.drop(port, frame, UpfDrop::END_MARKER);
     }
 }

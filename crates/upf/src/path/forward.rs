@@ -15,6 +15,7 @@ use super::emit::FlowFields;
 use super::lan::lan_of;
 use super::mss;
 use super::parse::{Packet, is_not_routed, is_own};
+use crate::UpfDrop;
 use crate::dropped::DropCount;
 use crate::node::WorkerEvent;
 use crate::record::{
@@ -73,15 +74,15 @@ impl ArrivalInfo {
         let to_control_plane = extended.is_some_and(|extended| extended.to_control_plane);
         let permitted = match reason {
             // In a tunnel nobody routes it: router solicitations and DHCP reach whom they are for.
-            DropReason::NotRouted => self.is_relayed(action),
+            DropReason::NOT_ROUTED => self.is_relayed(action),
             // In a LAN the address may be another's.
-            DropReason::TunnelToSelf => {
+            UpfDrop::TUNNEL_TO_SELF => {
                 let egress = extended.and_then(|extended| extended.egress);
                 matches!(action.exit, N6Exit::Lan(_))
                     || egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
             }
             // An address is yet to be had, or the packet is one to the UE.
-            DropReason::UeSpoofed => {
+            UpfDrop::UE_SPOOFED => {
                 to_control_plane && packet.src.is_unspecified()
                     || self.is_forwarded_data(action) && record.admits(packet.dst)
             }
@@ -105,19 +106,19 @@ impl Worker {
     ) {
         if record.direction() == Direction::Uplink {
             arrival.suspicion = if !record.admits(packet.src) {
-                Some(DropReason::UeSpoofed)
+                Some(UpfDrop::UE_SPOOFED)
             } else if is_not_routed(packet.dst) || is_not_routed(packet.src) || packet.src.is_unspecified() {
-                Some(DropReason::NotRouted)
+                Some(DropReason::NOT_ROUTED)
             } else if is_own(&self.settings, packet.dst) {
                 // A UE has no business with the node itself, least of all with its tunnels.
-                Some(DropReason::TunnelToSelf)
+                Some(UpfDrop::TUNNEL_TO_SELF)
             } else {
                 None
             };
         }
         if self.must_follow(record, packet) {
             if let Some(reason) = arrival.suspicion
-                && !(reason == DropReason::UeSpoofed && record.admits(packet.dst))
+                && !(reason == UpfDrop::UE_SPOOFED && record.admits(packet.dst))
             {
                 return out.drop(arrival.port, frame, reason);
             }
@@ -176,7 +177,7 @@ impl Worker {
                 (action, &[][..], None, None)
             }
             Rules::One(_) => {
-                out.drop(arrival.port, frame, DropReason::NoPdr);
+                out.drop(arrival.port, frame, UpfDrop::NO_PDR);
                 return None;
             }
             Rules::Filtered(rules) => {
@@ -188,7 +189,7 @@ impl Worker {
                         rule.detection().app,
                     ),
                     None => {
-                        out.drop(arrival.port, frame, DropReason::NoPdr);
+                        out.drop(arrival.port, frame, UpfDrop::NO_PDR);
                         return None;
                     }
                 }
@@ -220,14 +221,14 @@ impl Worker {
                 self.count_dropped(record, extended, packet.total_len);
             }
             self.count(record, action, packet, true);
-            let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
+            let reason = if action.gate_open { UpfDrop::FAR_DROP } else { UpfDrop::GATE_CLOSED };
             out.drop(arrival.port, frame, reason);
             return None;
         }
         // What waits may have a new quota before it leaves.
         let goes_on_waiting = action.apply.buffer && buffered_since.is_some();
         if !goes_on_waiting && action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
-            out.drop(arrival.port, frame, DropReason::QuotaExhausted);
+            out.drop(arrival.port, frame, UpfDrop::QUOTA_EXHAUSTED);
             return None;
         }
         if action.apply.buffer {
@@ -235,7 +236,7 @@ impl Worker {
             self.buffer(record, action, dropped, arrival, packet.tos >> 2, frame, buffered_since, out);
             return None;
         }
-        let no_tunnel = (action.destination == Destination::NoTunnel).then_some(DropReason::FarNoTunnel);
+        let no_tunnel = (action.destination == Destination::NoTunnel).then_some(UpfDrop::FAR_NO_TUNNEL);
         if let Some(reason) = no_tunnel.or_else(|| self.exceeded_rate(record, action)) {
             self.count(record, action, packet, true);
             out.drop(arrival.port, frame, reason);
@@ -357,7 +358,7 @@ impl Worker {
                     self.send_event(WorkerEvent::Discarded { session, pdr });
                 }
                 self.count_waiting_dropped(session, &refused);
-                out.drop(refused.from, refused.frame, DropReason::BufferFull);
+                out.drop(refused.from, refused.frame, UpfDrop::BUFFER_FULL);
             }
         }
     }

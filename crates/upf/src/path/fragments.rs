@@ -11,6 +11,7 @@ use super::emit;
 use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, tunnelled};
 use super::relay::StoredExtensions;
+use crate::UpfDrop;
 use crate::fragment::Piece;
 use crate::record::{EndpointId, Record, SessionKey};
 use kaido_n4::Teid;
@@ -33,10 +34,10 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         if !self.node.fragments.is_enabled() {
-            return out.drop(port, frame, DropReason::OuterFragment);
+            return out.drop(port, frame, DropReason::OUTER_FRAGMENT);
         }
         let found = if frame.strip(offset) { FragmentInfo::read(frame.data()) } else { None };
-        let Some(found) = found else { return out.drop(port, frame, DropReason::FragmentInvalid) };
+        let Some(found) = found else { return out.drop(port, frame, DropReason::FRAGMENT_INVALID) };
         frame.truncate(packet_len);
         let key = SessionKey::tunnel(endpoint, Teid(0));
         let piece = Piece { frame, from: port, key, qfi: None, header_len: found.header_len };
@@ -89,7 +90,7 @@ impl Worker {
         }
         pieces.into_iter().for_each(|piece| out.release(piece.frame));
         match parsed {
-            Err(_) => out.drop(port, frame, DropReason::IpMalformed),
+            Err(_) => out.drop(port, frame, DropReason::IP_MALFORMED),
             Ok(parsed) => {
                 let node = self.node.clone();
                 let record = match parsed {
@@ -107,12 +108,12 @@ impl Worker {
         let mac = self.role(from).mac;
         // Whoever sent it is not known any more, and nobody asks.
         if emit::ethernet(&mut frame, [2, 0, 0, 0, 0, 0], mac).is_err() {
-            return out.drop(from, frame, DropReason::NoHeadroom);
+            return out.drop(from, frame, DropReason::NO_HEADROOM);
         }
         let returned = self.kernel_return.as_ref().and_then(|kernel| kernel.give(from, &frame.to_vec()));
         match returned {
             Some(true) => out.release(frame),
-            Some(false) => out.drop(from, frame, DropReason::KernelPathFull),
+            Some(false) => out.drop(from, frame, DropReason::KERNEL_PATH_FULL),
             None => out.to_kernel(from, frame),
         }
     }
@@ -139,7 +140,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let Some(found) = FragmentInfo::read(frame.data()) else {
-            return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
+            return out.drop(arrival.port, frame, DropReason::FRAGMENT_INVALID);
         };
         let is_first = found.place.offset == 0;
         let upper = frame.data().get(packet.upper_offset..).unwrap_or_default();
@@ -148,7 +149,7 @@ impl Worker {
         // A first fragment too small to be judged by, or a second that would rewrite it (RFC 1858, RFC 3128).
         let is_tiny = is_first && (ports.is_none() || is_tcp && upper.len() < TCP_LEAST);
         if is_tiny || is_tcp && found.place.offset == 8 {
-            return out.drop(arrival.port, frame, DropReason::FragmentInvalid);
+            return out.drop(arrival.port, frame, DropReason::FRAGMENT_INVALID);
         }
         let ArrivalInfo { port, key, qfi, .. } = arrival;
         let piece = Piece { frame, from: port, key, qfi, header_len: found.header_len };
@@ -187,7 +188,7 @@ impl Worker {
         let own = node.table.get(guard, &key).filter(|own| own.session() == record.session());
         let packet = Packet::read(frame.data(), frame.packet_len());
         let (Some(own), Ok(packet)) = (own, packet) else {
-            return out.drop(port, frame, DropReason::NoPdr);
+            return out.drop(port, frame, UpfDrop::NO_PDR);
         };
         let packet = Packet { datagram_ports: Some(ports), ..packet };
         self.stored = StoredExtensions::of_flow(qfi, own.direction());

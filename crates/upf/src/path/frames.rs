@@ -15,6 +15,7 @@ use super::forward::ArrivalInfo;
 use super::monitor::stamp_sent;
 use super::oversize::PathMtu;
 use super::parse::Packet;
+use crate::UpfDrop;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
 use crate::record::{
     Action, Destination, Direction, ExtendedActions, Record, RuleList, RuleView, Rules, Tunnel,
@@ -33,13 +34,13 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         let Ok(seen) = EthernetFrame::read(frame.data(), frame.packet_len()) else {
-            return out.drop(arrival.port, frame, DropReason::InnerMalformed);
+            return out.drop(arrival.port, frame, DropReason::INNER_MALFORMED);
         };
         if !seen.source.is_station() {
-            return out.drop(arrival.port, frame, DropReason::EthernetSource);
+            return out.drop(arrival.port, frame, UpfDrop::ETHERNET_SOURCE);
         }
         let Some(rule) = self.frame_rule(record, arrival.qfi, &seen, frame.data()) else {
-            return out.drop(arrival.port, frame, DropReason::NoPdr);
+            return out.drop(arrival.port, frame, UpfDrop::NO_PDR);
         };
         self.admit_frame(guard, record, rule, arrival, &seen, frame, out);
     }
@@ -92,7 +93,7 @@ impl Worker {
             Some((seen, rule)) => {
                 self.apply_to_frame(guard, record, rule, arrival, &seen, frame, Some(since), out);
             }
-            None => out.drop(arrival.port, frame, DropReason::BufferDiscarded),
+            None => out.drop(arrival.port, frame, UpfDrop::BUFFER_DISCARDED),
         }
     }
 
@@ -123,11 +124,11 @@ impl Worker {
             if action.apply.drop {
                 self.count_dropped(record, extended, seen.len);
             }
-            let reason = if action.gate_open { DropReason::FarDrop } else { DropReason::GateClosed };
+            let reason = if action.gate_open { UpfDrop::FAR_DROP } else { UpfDrop::GATE_CLOSED };
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
         }
         if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
-            return out.drop(arrival.port, frame, DropReason::QuotaExhausted);
+            return out.drop(arrival.port, frame, UpfDrop::QUOTA_EXHAUSTED);
         }
         if action.apply.buffer {
             let dscp = packet_in(seen, frame.data()).map_or(0, |packet| packet.tos >> 2);
@@ -135,15 +136,7 @@ impl Worker {
             return self.buffer(record, action, dropped, arrival, dscp, frame, since, out);
         }
         if action.destination == Destination::NoTunnel {
-            return self.refuse_frame(
-                record,
-                action,
-                seen,
-                arrival.port,
-                frame,
-                DropReason::FarNoTunnel,
-                out,
-            );
+            return self.refuse_frame(record, action, seen, arrival.port, frame, UpfDrop::FAR_NO_TUNNEL, out);
         }
         if let Some(reason) = self.exceeded_rate(record, action) {
             return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
@@ -158,7 +151,7 @@ impl Worker {
             Destination::Routed | Destination::NoTunnel => {
                 match extended.and_then(|extended| extended.ethernet.as_deref()) {
                     Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
-                    None => out.drop(arrival.port, frame, DropReason::NoRoute),
+                    None => out.drop(arrival.port, frame, DropReason::NO_ROUTE),
                 }
             }
         }
@@ -198,7 +191,7 @@ impl Worker {
             extended.and_then(|extended| extended.ethernet.as_ref()).map_or(0, |rule| rule.tags_off);
         let tags = usize::from(seen.service_tag.is_some()) + usize::from(seen.customer_tag.is_some());
         if tags_off > 0 && !take_tags(&mut frame, tags_off.min(tags)) {
-            return out.drop(from, frame, DropReason::EthernetMalformed);
+            return out.drop(from, frame, DropReason::ETHERNET_MALFORMED);
         }
         let before = frame.packet_len();
         let peer = tunnel.encap.peer;
@@ -222,7 +215,7 @@ impl Worker {
             }
         };
         if !put {
-            return out.drop(from, frame, DropReason::NoHeadroom);
+            return out.drop(from, frame, DropReason::NO_HEADROOM);
         }
         let sent = match self.exceeded(resolution, frame.packet_len()) {
             Some(mtu) => {

@@ -94,15 +94,15 @@ pub(super) fn parse_tagged(settings: &NodeSettings, port: PortId, link: &Link, f
     match link.ethertype {
         EtherType::ARP => return ParsedFrame::Lan(id, offset),
         EtherType::IPV4 | EtherType::IPV6 => {}
-        _ => return ParsedFrame::Drop(DropReason::NotOurs),
+        _ => return ParsedFrame::Drop(DropReason::NOT_OURS),
     }
     let packet = match Packet::read(first, frame.packet_len() - offset) {
         Ok(packet) => packet,
-        Err(PacketFault::Malformed) => return ParsedFrame::Drop(DropReason::IpMalformed),
-        Err(PacketFault::Checksum) => return ParsedFrame::Drop(DropReason::IpChecksum),
+        Err(PacketFault::Malformed) => return ParsedFrame::Drop(DropReason::IP_MALFORMED),
+        Err(PacketFault::Checksum) => return ParsedFrame::Drop(DropReason::IP_CHECKSUM),
     };
     if packet.dst.is_ipv4() != (link.ethertype == EtherType::IPV4) {
-        return ParsedFrame::Drop(DropReason::IpMalformed);
+        return ParsedFrame::Drop(DropReason::IP_MALFORMED);
     }
     let is_discovery = packet.protocol == IpProtocol::ICMPV6
         && first.get(packet.upper_offset).is_some_and(|kind| matches!(kind, 135 | 136));
@@ -111,7 +111,7 @@ pub(super) fn parse_tagged(settings: &NodeSettings, port: PortId, link: &Link, f
     }
     let is_for_us = link.dst.0 == settings.ports[port.index()].mac;
     if !is_for_us || lan.is_own(packet.dst) || is_not_routed(packet.dst) {
-        return ParsedFrame::Drop(DropReason::NotOurs);
+        return ParsedFrame::Drop(DropReason::NOT_OURS);
     }
     ParsedFrame::ToUe(SessionKey::ue(lan.instance, packet.dst), packet, offset)
 }
@@ -129,7 +129,7 @@ impl Worker {
     ) -> SendResult {
         let next_hop = self.node.settings.lans.get(id).and_then(|lan| lan.next_hop(destination));
         let Some(next_hop) = next_hop else {
-            out.drop(from, frame, DropReason::NoRoute);
+            out.drop(from, frame, DropReason::NO_ROUTE);
             return SendResult::Dropped;
         };
         match self.lan_neighbour(id, next_hop, from, out) {
@@ -139,7 +139,7 @@ impl Worker {
                 let same =
                     waiting.iter().filter(|other| other.lan == id && other.next_hop == next_hop).count();
                 if waiting.len() >= PENDING_MAX || same >= PENDING_PER_NEIGHBOUR {
-                    out.drop(from, frame, DropReason::NextHopUnresolved);
+                    out.drop(from, frame, DropReason::NEXT_HOP_UNRESOLVED);
                     return SendResult::Dropped;
                 }
                 waiting.push_back(WaitingPacket { frame, from, lan: id, next_hop, charge, since: out.now() });
@@ -181,7 +181,7 @@ impl Worker {
         let Some(lan) = node.settings.lans.get(id) else { return };
         let Some(source) = lan.address(target) else { return };
         let mac = MacAddr(self.role(lan.port).mac);
-        let Some(mut frame) = out.allocate() else { return out.count_drop(from, DropReason::NoFrame) };
+        let Some(mut frame) = out.allocate() else { return out.count_drop(from, DropReason::NO_FRAME) };
         let (written, to) = match (source, target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {
                 let request = ArpRepr {
@@ -221,10 +221,10 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         if !frame.strip(offset) {
-            return out.drop(port, frame, DropReason::EthernetMalformed);
+            return out.drop(port, frame, DropReason::ETHERNET_MALFORMED);
         }
         let Some(NeighbourMessage { sender, target, answer }) = hear(frame.data(), frame.packet_len()) else {
-            return out.drop(port, frame, DropReason::NotOurs);
+            return out.drop(port, frame, DropReason::NOT_OURS);
         };
         if let Some((address, mac)) = sender {
             self.node.lan_neighbours.learn(id, address, mac, out.now());
@@ -261,7 +261,7 @@ impl Worker {
         }
         let Some(lan) = self.node.settings.lans.get(id) else { return };
         let mac = MacAddr(self.role(lan.port).mac);
-        let Some(mut frame) = out.allocate() else { return out.count_drop(from, DropReason::NoFrame) };
+        let Some(mut frame) = out.allocate() else { return out.count_drop(from, DropReason::NO_FRAME) };
         let written = match (target, to) {
             (IpAddr::V4(target), IpAddr::V4(to)) => {
                 let reply = ArpRepr {
@@ -304,7 +304,7 @@ impl Worker {
                     });
                 }
                 None if out.now().saturating_duration_since(since) > PENDING_TIME_MAX => {
-                    out.drop(from, waiting.frame, DropReason::NextHopUnresolved);
+                    out.drop(from, waiting.frame, DropReason::NEXT_HOP_UNRESOLVED);
                 }
                 None => self.lan_hops.waiting.push_back(waiting),
             }
@@ -336,17 +336,17 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> SendResult {
         let Some(lan) = self.node.settings.lans.get(id) else {
-            out.drop(from, frame, DropReason::NoRoute);
+            out.drop(from, frame, DropReason::NO_ROUTE);
             return SendResult::Dropped;
         };
         let role = self.role(lan.port);
         let reason = if frame.packet_len() > role.mtu {
-            DropReason::TooBig
+            DropReason::TOO_BIG
         } else if tagged(&mut frame, lan.tags, role.mac, mac, ethertype).is_some() {
             out.transmit(lan.port, frame);
             return SendResult::Left;
         } else {
-            DropReason::NoHeadroom
+            DropReason::NO_HEADROOM
         };
         out.drop(from, frame, reason);
         SendResult::Dropped
@@ -374,7 +374,7 @@ impl Worker {
                         out.release(frame);
                     }
                 }
-                None => out.count_drop(port, DropReason::NoFrame),
+                None => out.count_drop(port, DropReason::NO_FRAME),
             }
         }
         out.drop(port, offending, kind.reason());

@@ -1,13 +1,14 @@
 //! Packets from UE to UE that do not leave the node: from one session's uplink rules straight into another
 //! session's downlink rules, once.
 
-use kaido_engine::{DropReason, Frame, IcmpError, Output};
+use kaido_engine::{Frame, IcmpError, Output};
 use kaido_table::Guard;
 
 use super::Worker;
 use super::charge::MatchedRule;
 use super::forward::{ArrivalInfo, Origin};
 use super::parse::Packet;
+use crate::UpfDrop;
 use crate::record::{Direction, ExtendedActions, Local, SessionKey, UeToUe};
 
 impl Worker {
@@ -36,8 +37,8 @@ impl Worker {
             .get(guard, &key)
             .filter(|other| other.direction() == Direction::Downlink && other.session() != record.session());
         let how = match (other, local) {
-            (Some(_), Local::Neighbours { how: UeToUe::Drop, .. }) => DropReason::UeToUe,
-            (None, Local::VirtualNetwork(_)) => DropReason::UeUnknown,
+            (Some(_), Local::Neighbours { how: UeToUe::Drop, .. }) => UpfDrop::UE_TO_UE,
+            (None, Local::VirtualNetwork(_)) => UpfDrop::UE_UNKNOWN,
             (Some(other), _) => {
                 if self.buffers.holds(other.session()) {
                     self.release(guard, other.session(), out);

@@ -49,8 +49,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_engine::{
-    BATCH_MAX, Batch, DropReason, Frame, Function, NextHops, Notifier, Output, PendingQueue, PortId,
-    PortLink, RateLimit,
+    BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, NextHops, Notifier, Output, PendingQueue,
+    PortId, PortLink, RateLimit,
 };
 use kaido_table::{Guard, Reader, Seed, Ticks, TooManyReaders};
 use kaido_wire::ecn;
@@ -71,6 +71,7 @@ use self::relay::StoredExtensions;
 use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, StageTimer};
 use self::trace::Tracing;
 use self::waiting::SWEEP;
+use crate::UpfDrop;
 use crate::node::{Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
@@ -216,6 +217,10 @@ impl Path {
 impl Function for Path {
     fn name(&self) -> &'static str {
         "upf"
+    }
+
+    fn drop_reasons(&self) -> &'static DropTable {
+        UpfDrop::TABLE
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -439,7 +444,7 @@ impl Worker {
                     let arrival = ArrivalInfo::new(port, key, None);
                     self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
                 }
-                None => out.drop(port, frame, DropReason::UeUnknown),
+                None => out.drop(port, frame, UpfDrop::UE_UNKNOWN),
             },
         }
     }
@@ -455,7 +460,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         if !record.admits_gnb(outer.src) {
-            return out.drop(arrival.port, frame, DropReason::GnbMismatch);
+            return out.drop(arrival.port, frame, UpfDrop::GNB_MISMATCH);
         }
         let payload_len = usize::from(outer.header.payload_len);
         let payload_offset = usize::from(outer.header.payload_offset);
@@ -464,21 +469,21 @@ impl Worker {
             self.stored = StoredExtensions::of(frame.data().get(header).unwrap_or_default());
         }
         if !record.monitors().is_empty() && self.measure(record, outer, &frame) && payload_len == 0 {
-            return out.drop(arrival.port, frame, DropReason::NoPayload);
+            return out.drop(arrival.port, frame, UpfDrop::NO_PAYLOAD);
         }
         if !frame.strip(outer.gtpu_offset + payload_offset) {
-            return out.drop(arrival.port, frame, DropReason::GtpuMalformed);
+            return out.drop(arrival.port, frame, UpfDrop::GTPU_MALFORMED);
         }
         frame.truncate(payload_len);
         if record.is_ethernet() {
             return self.tunnelled_frame(guard, record, arrival, frame, out);
         }
         let Ok(mut packet) = Packet::read(frame.data(), frame.packet_len()) else {
-            return out.drop(arrival.port, frame, DropReason::InnerMalformed);
+            return out.drop(arrival.port, frame, DropReason::INNER_MALFORMED);
         };
         if self.settings.marking.ecn && outer.tos & ecn::MASK != 0 {
             let Some(marks) = ecn::decapsulated(packet.tos, outer.tos) else {
-                return out.drop(arrival.port, frame, DropReason::CongestionMark);
+                return out.drop(arrival.port, frame, DropReason::CONGESTION_MARK);
             };
             packet.tos = packet.tos & !ecn::MASK | marks;
             ecn::set_class(frame.data_mut(), packet.tos);
@@ -500,7 +505,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) {
         if !frame.strip(offset) {
-            return out.drop(arrival.port, frame, DropReason::IpMalformed);
+            return out.drop(arrival.port, frame, DropReason::IP_MALFORMED);
         }
         frame.truncate(packet.total_len);
         self.handle(guard, record, arrival, packet, frame, out);

@@ -88,7 +88,7 @@ impl Worker {
         ip::decrement_ttl(frame.data_mut());
         let of_flow = FlowFields::of(frame.data());
         if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
-            return out.drop(from, frame, DropReason::NoHeadroom);
+            return out.drop(from, frame, DropReason::NO_HEADROOM);
         }
         let resolution = self.next_hops.resolve(tunnel.encap.peer);
         if self.send_charged(rule, packet.total_len, (resolution, tunnel.encap.peer), from, frame, out) {

@@ -41,7 +41,7 @@ impl Worker {
             Ok(parts) => parts,
             Err(SplitFault::Impossible) => return Some((IcmpError::TooBig(path_mtu.mtu), frame)),
             Err(SplitFault::NoFrame) => {
-                out.drop(path_mtu.from, frame, DropReason::NoFrame);
+                out.drop(path_mtu.from, frame, DropReason::NO_FRAME);
                 return None;
             }
         };
@@ -76,7 +76,7 @@ impl Worker {
         if cuts_outer {
             ip::decrement_ttl(frame.data_mut());
             if !outer.put_before(tunnel.teid, &mut frame) {
-                out.drop(path_mtu.from, frame, DropReason::NoHeadroom);
+                out.drop(path_mtu.from, frame, DropReason::NO_HEADROOM);
                 return None;
             }
         }
@@ -84,7 +84,7 @@ impl Worker {
             Ok(parts) => parts,
             Err(SplitFault::Impossible) if !cuts_outer => return Some((IcmpError::TooBig(inner_mtu), frame)),
             Err(_) => {
-                out.drop(path_mtu.from, frame, DropReason::NoFrame);
+                out.drop(path_mtu.from, frame, DropReason::NO_FRAME);
                 return None;
             }
         };
@@ -96,7 +96,7 @@ impl Worker {
                 if !outer.put_before(tunnel.teid, &mut part) {
                     // A packet without one of its parts is none.
                     ready.into_iter().for_each(|part| out.release(part));
-                    out.drop(path_mtu.from, part, DropReason::NoHeadroom);
+                    out.drop(path_mtu.from, part, DropReason::NO_HEADROOM);
                     return None;
                 }
             }
@@ -118,7 +118,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> bool {
         let Ok(parts) = self.cut(&frame, path_mtu.mtu, out) else {
-            out.drop(path_mtu.from, frame, DropReason::NoFrame);
+            out.drop(path_mtu.from, frame, DropReason::NO_FRAME);
             return false;
         };
         out.release(frame);

@@ -6,6 +6,7 @@ use kaido_engine::{DropReason, Frame, PortId};
 use kaido_wire::{Error, EtherType, GtpuHeader, IpProtocol, MessageType, gtpu, ipv4, ipv6, udp, vlan};
 
 use super::lan::parse_tagged;
+use crate::UpfDrop;
 use crate::ethernet::lan::EthernetLanId;
 use crate::lan::LanId;
 use crate::node::NodeSettings;
@@ -150,7 +151,7 @@ pub(super) enum ParsedFrame {
 #[inline]
 pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> ParsedFrame {
     let data = frame.data();
-    let Ok(link) = vlan::link(data) else { return ParsedFrame::Drop(DropReason::EthernetMalformed) };
+    let Ok(link) = vlan::link(data) else { return ParsedFrame::Drop(DropReason::ETHERNET_MALFORMED) };
     let role = &settings.ports[port.index()];
     if let Some((lan, tags)) = settings.ethernet.lans.of_frame(port, &link, role.mac) {
         return ParsedFrame::Bridged(lan, tags);
@@ -166,11 +167,11 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
     let first = &data[offset..];
     let packet = match Packet::read(first, frame.packet_len() - offset) {
         Ok(packet) => packet,
-        Err(PacketFault::Malformed) => return ParsedFrame::Drop(DropReason::IpMalformed),
-        Err(PacketFault::Checksum) => return ParsedFrame::Drop(DropReason::IpChecksum),
+        Err(PacketFault::Malformed) => return ParsedFrame::Drop(DropReason::IP_MALFORMED),
+        Err(PacketFault::Checksum) => return ParsedFrame::Drop(DropReason::IP_CHECKSUM),
     };
     if packet.dst.is_ipv4() != (link.ethertype == EtherType::IPV4) {
-        return ParsedFrame::Drop(DropReason::IpMalformed);
+        return ParsedFrame::Drop(DropReason::IP_MALFORMED);
     }
     if role.gtpu
         && packet.protocol == IpProtocol::UDP
@@ -182,7 +183,7 @@ pub(super) fn parse(settings: &NodeSettings, port: PortId, frame: &Frame) -> Par
         Some(instance) if !is_not_routed(packet.dst) && !is_own(settings, packet.dst) => {
             ParsedFrame::ToUe(SessionKey::ue(instance, packet.dst), packet, offset)
         }
-        Some(_) if settings.is_guarded(port, packet.dst) => ParsedFrame::Drop(DropReason::ControlAddress),
+        Some(_) if settings.is_guarded(port, packet.dst) => ParsedFrame::Drop(UpfDrop::CONTROL_ADDRESS),
         _ => ParsedFrame::Kernel,
     }
 }
@@ -193,10 +194,10 @@ pub(super) fn tunnelled(packet: &Packet, endpoint: EndpointId, first: &[u8], off
         return ParsedFrame::OuterFragment(endpoint, packet.total_len, offset);
     }
     let Some(datagram) = first.get(packet.upper_offset..) else {
-        return ParsedFrame::Drop(DropReason::UdpMalformed);
+        return ParsedFrame::Drop(DropReason::UDP_MALFORMED);
     };
     let Ok(udp) = udp::header_within(datagram, packet.total_len - packet.upper_offset) else {
-        return ParsedFrame::Drop(DropReason::UdpMalformed);
+        return ParsedFrame::Drop(DropReason::UDP_MALFORMED);
     };
     if udp.dst_port != gtpu::UDP_PORT {
         return ParsedFrame::Kernel;
@@ -221,7 +222,7 @@ pub(super) fn message(
     gtpu_offset: usize,
 ) -> ParsedFrame {
     let Ok(header) = gtpu::header_within(first, available) else {
-        return ParsedFrame::Drop(DropReason::GtpuMalformed);
+        return ParsedFrame::Drop(UpfDrop::GTPU_MALFORMED);
     };
     let outer = OuterTunnel { src, src_port, tos: 0, endpoint, header, gtpu_offset };
     if header.message_type == MessageType::G_PDU && header.unknown_mandatory.is_none() {

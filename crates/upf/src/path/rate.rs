@@ -7,6 +7,7 @@ use kaido_engine::{DropReason, Frame};
 use super::Worker;
 use super::group::Exit;
 use super::read::FrameHead;
+use crate::UpfDrop;
 use crate::qos::PolicerSlot;
 use crate::record::{Action, Record};
 
@@ -54,11 +55,11 @@ impl Worker {
         }
         let (policers, direction) = (&self.node.policers, record.direction());
         if !action.qos.admits(policers, direction, self.ticks) {
-            return Some(DropReason::MbrExceeded);
+            return Some(UpfDrop::MBR_EXCEEDED);
         }
         let counted = action.qos.packets();
         let admits = |slot| policers.admits_packet(slot, direction, policers.milliseconds(self.now));
-        counted.is_some_and(|slot| !admits(slot)).then_some(DropReason::PacketRateExceeded)
+        counted.is_some_and(|slot| !admits(slot)).then_some(UpfDrop::PACKET_RATE_EXCEEDED)
     }
 
     /// Whether a packet is within a guaranteed rate.

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{Frame, Output, PortId};
 use kaido_table::{Guard, Seed};
 use kaido_wire::layout::{self, TcpFields};
 use kaido_wire::{IpProtocol, Ipv4Repr, Ipv6Repr, TcpFlags, TcpRepr, TcpView, checksum, tcp};
@@ -14,6 +14,7 @@ use kaido_wire::{IpProtocol, Ipv4Repr, Ipv6Repr, TcpFlags, TcpRepr, TcpView, che
 use super::Worker;
 use super::emit::HOPS;
 use super::parse::Packet;
+use crate::UpfDrop;
 use crate::record::Record;
 
 const HTTP: u16 = 80;
@@ -90,7 +91,7 @@ impl Worker {
         {
             self.back_to_ue(guard, record, port, packet.src, answer, out);
         }
-        out.drop(port, frame, DropReason::Redirected);
+        out.drop(port, frame, UpfDrop::REDIRECTED);
     }
 
     fn write_answer(

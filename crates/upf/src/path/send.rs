@@ -12,6 +12,7 @@ use super::emit::{self, FlowFields};
 use super::outer::OuterTemplate;
 use super::oversize::PathMtu;
 use super::parse::Packet;
+use crate::UpfDrop;
 use crate::fragment::Oversize;
 use crate::record::{Direction, Egress, Exit, N6Exit, Tunnel};
 
@@ -31,7 +32,7 @@ impl Worker {
         }
         let resolution = self.next_hops.resolve(packet.dst);
         if self.leaves_n6(rule, resolution, packet, frame.data()) {
-            out.drop(from, frame, DropReason::NotN6);
+            out.drop(from, frame, UpfDrop::NOT_N6);
             return None;
         }
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
@@ -81,7 +82,7 @@ impl Worker {
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
         let Some(outer) = self.outer(tunnel) else {
-            out.drop(from, frame, DropReason::NoRoute);
+            out.drop(from, frame, DropReason::NO_ROUTE);
             return None;
         };
         let resolution = self.next_hops.resolve(tunnel.encap.peer);
@@ -96,7 +97,7 @@ impl Worker {
         }
         ip::decrement_ttl(frame.data_mut());
         if !outer.put_before(tunnel.teid, &mut frame) {
-            out.drop(from, frame, DropReason::NoHeadroom);
+            out.drop(from, frame, DropReason::NO_HEADROOM);
             return None;
         }
         self.send_charged(rule, packet.total_len, (resolution, tunnel.encap.peer), from, frame, out);
@@ -126,7 +127,7 @@ impl Worker {
         }
         let of_flow = FlowFields::of(frame.data());
         if extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
-            out.drop(from, frame, DropReason::NoHeadroom);
+            out.drop(from, frame, DropReason::NO_HEADROOM);
             return None;
         }
         let peer = tunnel.encap.peer;
@@ -215,22 +216,22 @@ impl Worker {
             Resolution::Ready(hop) => {
                 let role = self.role(hop.port);
                 if frame.packet_len() > role.mtu {
-                    DropReason::TooBig
+                    DropReason::TOO_BIG
                 } else if emit::ethernet(&mut frame, role.mac, hop.mac).is_ok() {
                     out.transmit(hop.port, frame);
                     return SendResult::Left;
                 } else {
-                    DropReason::NoHeadroom
+                    DropReason::NO_HEADROOM
                 }
             }
             Resolution::Pending => match self.pending.push(frame, from, destination, charge, out.now()) {
                 Ok(()) => return SendResult::Waits,
                 Err(refused) => {
                     frame = refused;
-                    DropReason::NextHopUnresolved
+                    DropReason::NEXT_HOP_UNRESOLVED
                 }
             },
-            Resolution::NoRoute => DropReason::NoRoute,
+            Resolution::NoRoute => DropReason::NO_ROUTE,
         };
         out.drop(from, frame, reason);
         SendResult::Dropped
@@ -250,7 +251,7 @@ impl Worker {
             let Pending { destination, from, .. } = packet;
             match self.next_hops.resolve(destination) {
                 Resolution::Pending if packet.is_overdue(out.now()) => {
-                    out.drop(from, packet.frame, DropReason::NextHopUnresolved);
+                    out.drop(from, packet.frame, DropReason::NEXT_HOP_UNRESOLVED);
                 }
                 Resolution::Pending => self.pending.keep(packet),
                 resolution => {

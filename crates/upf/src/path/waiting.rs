@@ -10,6 +10,7 @@ use super::buffering;
 use super::forward::ArrivalInfo;
 use super::parse::Packet;
 use super::relay::StoredExtensions;
+use crate::UpfDrop;
 use crate::node::{BufferChange, WorkerEvent};
 use crate::record::SessionIndex;
 
@@ -57,7 +58,7 @@ impl Worker {
                 self.send_event(WorkerEvent::Discarded { session, pdr });
             }
             self.count_waiting_dropped(session, &packet);
-            out.drop(packet.from, packet.frame, DropReason::BufferExpired);
+            out.drop(packet.from, packet.frame, UpfDrop::BUFFER_EXPIRED);
         }
         self.sweep_fragments(out);
         if !self.pending.is_empty() {
@@ -79,7 +80,7 @@ impl Worker {
         for BufferChange { session, discard } in changes {
             if discard {
                 for packet in self.buffers.take(session) {
-                    out.drop(packet.from, packet.frame, DropReason::BufferDiscarded);
+                    out.drop(packet.from, packet.frame, UpfDrop::BUFFER_DISCARDED);
                 }
             } else if self.buffers.holds(session) {
                 self.release(guard, session, out);
@@ -105,14 +106,14 @@ impl Worker {
                 continue;
             }
             let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
-                out.drop(from, frame, DropReason::BufferDiscarded);
+                out.drop(from, frame, UpfDrop::BUFFER_DISCARDED);
                 continue;
             };
             let arrival = ArrivalInfo::new(from, key, qfi);
             self.stored = StoredExtensions::of_flow(qfi, record.direction());
             if let Some((_, frame)) = self.apply(guard, record, arrival, &packet, frame, Some(since), out) {
                 // The way became narrower while it waited; its sender will learn from the next.
-                out.drop(from, frame, DropReason::TooBig);
+                out.drop(from, frame, DropReason::TOO_BIG);
             }
         }
         self.stored = of_packet_at_hand;

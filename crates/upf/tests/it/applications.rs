@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::fixture::packets::{downlink, ipv4, udp_with, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now};
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplicationDetection, ApplicationId, ApplyAction, Cause, DomainPattern, DomainSource, Establishment, Far,
     FarId, MeasurementInformation, MeasurementMethod, Modification, Pdi, Pdr, PdrId, Pfd, PfdManagement,
     ReportingTriggers, RuleId, SdfFilter, Seid, SessionEvent, SessionService, UrlPattern, Urr, UrrId,
     UsageReportTrigger,
 };
+use kaido_upf::UpfDrop;
 use kaido_wire::IpProtocol;
 
 const UE: &str = "10.60.0.7";
@@ -92,7 +92,7 @@ fn a_flow_is_known_by_its_server_name() {
     assert!(!up(&mut rig, 4000, &client_hello("cdn.video.example")));
     assert!(!up(&mut rig, 4000, b"more") && !down(&mut rig, 4000), "the verdict stays");
     assert!(up(&mut rig, 4001, &client_hello("mail.example")) && down(&mut rig, 4001), "another flow");
-    assert_eq!(rig.drops(N3, DropReason::FarDrop) + rig.drops(N6, DropReason::FarDrop), 3);
+    assert_eq!(rig.drops(N3, UpfDrop::FAR_DROP) + rig.drops(N6, UpfDrop::FAR_DROP), 3);
 }
 
 /// Conformance: TS 29.244 5.4.11 | Application detection by URL and Host of HTTP

@@ -4,11 +4,11 @@
 use crate::fixture::packets::{ethernet, udp, udp_with};
 use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now, on_slow_path, settings, v4};
 use crate::smf_shapes;
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplyAction, Establishment, FTeid, Far, FarId, Interface, LocalFTeid, Modification, OuterHeaderCreation,
     PdrId, SdfFilter, Seid, SessionService, Teid, UpdateFar, UpdateForwardingParameters,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::offload::KernelRecord;
 use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
@@ -58,9 +58,9 @@ fn from_v6(src: &str, teid: u32) -> Vec<u8> {
 
 /// Whether a frame is forwarded; if not, it is dropped as one from another gNB.
 fn passes(rig: &mut Rig, frame: &[u8]) -> bool {
-    let before = rig.drops(N3, DropReason::GnbMismatch);
+    let before = rig.drops(N3, UpfDrop::GNB_MISMATCH);
     let out = rig.pass(N3, frame);
-    let dropped = rig.drops(N3, DropReason::GnbMismatch) - before;
+    let dropped = rig.drops(N3, UpfDrop::GNB_MISMATCH) - before;
     assert_eq!(out.len() as u64 + dropped, 1);
     assert!(out.iter().all(|(port, _)| *port == N6));
     dropped == 0
@@ -108,7 +108,7 @@ fn uplink_of_a_bound_session_comes_from_its_gnb_alone() {
         assert_eq!(rig.pass_all(N3, frames.iter().map(Vec::as_slice)).len(), 2);
         let usage = rig.upf.delete(seid, now()).unwrap().usage_reports[0].volume.unwrap();
         assert_eq!((usage.uplink_packets, usage.uplink_bytes), (4, 4 * 58), "of the gNB's alone");
-        assert_eq!(rig.drops(N3, DropReason::GnbMismatch), 4);
+        assert_eq!(rig.drops(N3, UpfDrop::GNB_MISMATCH), 4);
     }
 }
 

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use crate::fixture;
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan};
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplyAction, BarId, BufferingRule, Change, DataStatus, DownlinkDataService, Establishment, FarId,
     Modification, PdrId, Qfi, Seid, SessionEvent, SessionService, UpdateBar, UpdateFar, UpdateUrr, UrrId,
     VolumeThreshold,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::node::NodeSettings;
 
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     fn full(&self) -> u64 {
-        self.rig.drops(N6, DropReason::BufferFull)
+        self.rig.drops(N6, UpfDrop::BUFFER_FULL)
     }
 
     fn reported(&self) -> SessionEvent {
@@ -167,7 +167,7 @@ fn a_bar_bounds_the_packets_and_a_response_changes_it() {
     bench.down(5, 10);
     assert_eq!(bench.full(), 3 + 3);
     bench.rig.drain_after(2 * BUFFER_TIME_MAX);
-    assert_eq!(bench.rig.drops(N6, DropReason::BufferDiscarded), 0);
+    assert_eq!(bench.rig.drops(N6, UpfDrop::BUFFER_DISCARDED), 0);
     bench.far(FORWARD);
     assert_eq!(bench.rig.drain().len(), 4);
 }
@@ -214,7 +214,7 @@ fn delivery_status_is_told_once_for_what_is_buffered_and_once_for_what_is_droppe
     // What waits too long is dropped, and told of.
     bench.rig.drain_after(2 * BUFFER_TIME_MAX);
     assert_eq!(bench.after(0), [status(&bench, DataStatus::Discarded)]);
-    assert_eq!(bench.rig.drops(N6, DropReason::BufferExpired), 1);
+    assert_eq!(bench.rig.drops(N6, UpfDrop::BUFFER_EXPIRED), 1);
 }
 
 #[test]

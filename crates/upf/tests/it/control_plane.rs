@@ -13,6 +13,7 @@ use kaido_n4::{
     Establishment, FTeid, Interface, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PdrId,
     SessionService, Teid,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::node::{ControlPlaneMessage, NodeSettings};
 use kaido_upf::path::ControlPlaneLink;
@@ -110,9 +111,9 @@ fn what_no_port_leads_to_is_sent_by_the_kernel() {
     assert_eq!(kernel.take()[0].2, octets[..]);
     assert_eq!(rig.totals(N3).to_kernel, 2);
     // What the kernel does not send is a drop, and nothing that is charged.
-    *kernel.refuses.lock().unwrap() = Some(DropReason::NoRoute);
+    *kernel.refuses.lock().unwrap() = Some(DropReason::NO_ROUTE);
     rig.pass(N3, &g_pdu(1007, None, &inner));
-    assert_eq!(rig.drops(N3, DropReason::NoRoute), 1);
+    assert_eq!(rig.drops(N3, DropReason::NO_ROUTE), 1);
     let usage = rig.upf.delete(session.seid, now()).unwrap().usage_reports[0].volume.unwrap();
     assert_eq!((usage.uplink_packets, usage.uplink_bytes), (2, 2 * inner.len() as u64));
     drop(rig.worker);
@@ -127,7 +128,7 @@ fn a_port_that_leads_there_is_taken_and_the_node_itself_never() {
         let session = rig.upf.establish(&session(smf), now()).unwrap();
         rig.pass(N3, &g_pdu(1007, None, &solicitation()));
         assert!(kernel.take().is_empty());
-        assert_eq!(rig.drops(N3, DropReason::NoRoute), dropped, "{smf}");
+        assert_eq!(rig.drops(N3, DropReason::NO_ROUTE), dropped, "{smf}");
         rig.upf.delete(session.seid, now()).unwrap();
     }
 }
@@ -143,7 +144,7 @@ fn a_flood_of_a_ues_takes_no_more_than_its_second() {
     }
     let sent = kernel.take().len() as u64;
     assert!((1000..1500).contains(&sent), "{sent}");
-    assert_eq!(sent + rig.drops(N3, DropReason::ControlPlaneRate), 1500);
+    assert_eq!(sent + rig.drops(N3, UpfDrop::CONTROL_PLANE_RATE), 1500);
 }
 
 /// Conformance: TS 29.244 5.3.3 | What a control plane sends over N4 into a downlink tunnel reaches the UE; strangers are not heard
@@ -156,7 +157,7 @@ fn what_the_control_plane_sends_reaches_the_ue_and_nobody_elses_does() {
     // Nobody is a control plane before a FAR says so.
     node.hear_control_plane(message(SMF, of_frame(&frame)));
     assert!(rig.drain().is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NotControlPlane), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::NOT_CONTROL_PLANE), 1);
     rig.upf.establish(&session(SMF), now()).unwrap();
     node.hear_control_plane(message(SMF, of_frame(&frame)));
     let out = rig.drain();
@@ -171,17 +172,17 @@ fn what_the_control_plane_sends_reaches_the_ue_and_nobody_elses_does() {
     node.hear_control_plane(message("10.100.4.9", of_frame(&frame)));
     node.hear_control_plane(message(SMF, &[0x30, 255]));
     assert!(rig.drain().is_empty() && kernel.take().is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NotControlPlane), 3);
-    assert_eq!(rig.drops(N3, DropReason::GtpuMalformed), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::NOT_CONTROL_PLANE), 3);
+    assert_eq!(rig.drops(N3, UpfDrop::GTPU_MALFORMED), 1);
     node.hear_control_plane(message(SMF, of_frame(&g_pdu(99, None, &udp4("1.2.3.4", "10.60.0.7", 64, 30)))));
     assert!(rig.drain().is_empty());
-    assert_eq!(rig.drops(N3, DropReason::TeidUnknown), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::TEID_UNKNOWN), 1);
     assert_eq!(kernel.take()[0].2[1], 26, "an Error Indication");
     // Where a port leads to the control plane, it comes by that.
     rig.routes.set_routes([(ip("10.100.0.0"), 16, Route { port: Some(N3), gateway: None, metric: 0 })]);
     node.hear_control_plane(message(SMF, of_frame(&frame)));
     assert!(rig.drain().is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NotControlPlane), 4);
+    assert_eq!(rig.drops(N3, UpfDrop::NOT_CONTROL_PLANE), 4);
     drop(rig.worker);
     assert_eq!(rig.pool.free_frames(), 512);
 }

@@ -3,11 +3,11 @@
 
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan, now};
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplyAction, Cause, Change, DroppedTraffic, FarId, Modification, ReportingTriggers, Seid, SessionEvent,
     SessionService, UpdateFar, UpdateUrr, Urr, UrrId, UsageReportTrigger,
 };
+use kaido_upf::UpfDrop;
 
 /// A session whose downlink is treated as `apply` says, with a URR for what is dropped of it.
 fn rig(apply: ApplyAction, threshold: DroppedTraffic) -> (Rig, Seid) {
@@ -79,9 +79,9 @@ fn packets_that_wait_in_vain_or_find_no_room_are_dropped_too() {
     let (mut rig, seid) = rig(ApplyAction::BUFFER_AND_NOTIFY, packets);
     // Eight have room.
     (0..12).for_each(|_| send(&mut rig, 100));
-    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferFull)), (0, 4));
+    assert_eq!((reported(&mut rig), rig.drops(N6, UpfDrop::BUFFER_FULL)), (0, 4));
     rig.drain_after(2 * BUFFER_TIME_MAX);
-    assert_eq!((reported(&mut rig), rig.drops(N6, DropReason::BufferExpired)), (1, 8));
+    assert_eq!((reported(&mut rig), rig.drops(N6, UpfDrop::BUFFER_EXPIRED)), (1, 8));
     // What is forwarded is not dropped.
     let forward =
         UpdateFar { id: FarId(2), apply_action: Some(ApplyAction::FORWARD), ..UpdateFar::default() };

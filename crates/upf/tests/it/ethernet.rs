@@ -11,6 +11,7 @@ use crate::frames;
 use crate::frames::{g_pdu, udp4};
 use kaido_engine::DropReason;
 use kaido_n4::SessionService;
+use kaido_upf::UpfDrop;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::ethernet::{EthernetSettings, UnknownUnicast};
 use kaido_upf::node::NodeSettings;
@@ -42,7 +43,7 @@ fn network_instances_never_cross() {
     assert_eq!(down(&mut rig, &tagged(&back, &TAG)), [Seen::Session(1, back.clone())]);
     assert_eq!(down(&mut rig, &tagged(&back, &TWO_TAGS)), [Seen::Session(2, back.clone())]);
     assert_eq!(down(&mut rig, &back), [], "nobody's without tags");
-    assert_eq!(rig.drops(N6, DropReason::EthernetUnknown), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::ETHERNET_UNKNOWN), 1);
 }
 
 #[test]
@@ -60,8 +61,8 @@ fn the_ports_own_address_is_not_bridged_without_tags() {
     let (mut rig, _) = rig(&[session(1, "bare")]);
     up(&mut rig, 1, &plain(HOST, station(1, 1)));
     assert_eq!(down(&mut rig, &plain(N6_MAC, HOST)), []);
-    assert_eq!(rig.drops(N6, DropReason::EthernetUnknown), 0, "the kernel's");
-    assert_eq!(rig.drops(N6, DropReason::NotOurs), 1, "which is none here");
+    assert_eq!(rig.drops(N6, UpfDrop::ETHERNET_UNKNOWN), 0, "the kernel's");
+    assert_eq!(rig.drops(N6, DropReason::NOT_OURS), 1, "which is none here");
 }
 
 /// Conformance: TS 23.501 5.6.10.2 | Several stations behind one session, each learned from its frames
@@ -75,7 +76,7 @@ fn several_stations_live_behind_a_session_and_never_get_their_own_frames_back() 
     }
     // From one to another behind the same session: they have heard it already.
     assert_eq!(up(&mut rig, 1, &plain(station(1, 2), station(1, 1))), []);
-    assert_eq!(rig.drops(N3, DropReason::EthernetFiltered), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::ETHERNET_FILTERED), 1);
     let all = rig.upf.sessions(0, 9);
     let shown = all.iter().find(|shown| shown.seid == seids[0]).unwrap();
     assert_eq!(shown.fdb.as_ref().map(Vec::len), Some(5));
@@ -92,7 +93,7 @@ fn sessions_of_an_instance_reach_each_other_without_leaving_the_node() {
     let (mut rig, _) = rig_with(kept, &[session(1, "lan"), session(2, "lan")]);
     up(&mut rig, 2, &plain(HOST, station(2, 1)));
     assert_eq!(up(&mut rig, 1, &across), []);
-    assert_eq!(rig.drops(N3, DropReason::UeToUe), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::UE_TO_UE), 1);
     let many = plain(BROADCAST, station(1, 1));
     assert_eq!(up(&mut rig, 1, &many), [Seen::Lan(tagged(&many, &TAG))], "nor by broadcast");
 }
@@ -122,11 +123,11 @@ fn a_frame_to_many_goes_to_so_many_and_the_rest_is_counted() {
     let (mut rig, seids) = rig_with(settings, &sessions);
     let many = tagged(&plain(BROADCAST, HOST), &TAG);
     assert_eq!(down(&mut rig, &many).len(), 3);
-    assert_eq!(rig.drops(N6, DropReason::FloodCut), 5);
+    assert_eq!(rig.drops(N6, UpfDrop::FLOOD_CUT), 5);
     // Sessions that go make room.
     seids[..6].iter().for_each(|&seid| drop(rig.upf.delete(seid, now()).unwrap()));
     assert_eq!(down(&mut rig, &many).len(), 2);
-    assert_eq!(rig.drops(N6, DropReason::FloodCut), 5);
+    assert_eq!(rig.drops(N6, UpfDrop::FLOOD_CUT), 5);
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn frames_to_nobody_known_are_dropped_or_flooded_as_configured() {
     let (mut rig, _) = rig(&[session(1, "lan"), session(2, "lan")]);
     assert_eq!(up(&mut rig, 1, &unknown), [Seen::Lan(tagged(&unknown, &TAG))]);
     assert_eq!(down(&mut rig, &from_lan), []);
-    assert_eq!(rig.drops(N6, DropReason::EthernetUnknown), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::ETHERNET_UNKNOWN), 1);
     let flood = EthernetSettings { unknown_unicast: UnknownUnicast::Flood, ..EthernetSettings::default() };
     let (mut rig, _) = rig_with(with(flood), &[session(1, "lan"), session(2, "lan")]);
     let expected = [Seen::Lan(tagged(&unknown, &TAG)), Seen::Session(2, unknown.clone())];
@@ -145,7 +146,7 @@ fn frames_to_nobody_known_are_dropped_or_flooded_as_configured() {
     // What is known to be on the N6 side does not come from there for a session.
     down(&mut rig, &tagged(&plain(BROADCAST, [2, 0, 0, 0, 0x99, 2]), &TAG));
     assert_eq!(down(&mut rig, &tagged(&plain([2, 0, 0, 0, 0x99, 2], HOST), &TAG)), []);
-    assert_eq!(rig.drops(N6, DropReason::EthernetFiltered), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::ETHERNET_FILTERED), 1);
 }
 
 #[test]
@@ -157,11 +158,11 @@ fn a_station_moves_with_its_last_frame_and_nobody_takes_the_routers_address() {
     assert_eq!(down(&mut rig, &tagged(&back, &TAG)), [Seen::Session(2, back.clone())]);
     // The host has been heard on the N6 side.
     assert_eq!(up(&mut rig, 1, &plain(station(1, 1), HOST)), []);
-    assert_eq!(rig.drops(N3, DropReason::EthernetSpoofed), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::ETHERNET_SPOOFED), 1);
     // And a frame of a session that comes back from there is no move.
     let own = tagged(&plain(BROADCAST, station(1, 1)), &TAG);
     assert_eq!(down(&mut rig, &own), []);
-    assert_eq!(rig.drops(N6, DropReason::EthernetLooped), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::ETHERNET_LOOPED), 1);
     assert_eq!(down(&mut rig, &tagged(&back, &TAG)), [Seen::Session(2, back.clone())]);
 }
 
@@ -173,22 +174,19 @@ fn broken_and_forbidden_frames_go_nowhere_and_teach_nothing() {
         assert_eq!(up(&mut rig, 1, &whole[..end]), [], "{end}");
     }
     assert_eq!(up(&mut rig, 1, &frame(HOST, station(1, 1), &[0x81, 0, 0, 5].repeat(300))), []);
-    assert_eq!(rig.drops(N3, DropReason::InnerMalformed) + rig.drops(N3, DropReason::GtpuMalformed), 19);
+    assert_eq!(rig.drops(N3, DropReason::INNER_MALFORMED) + rig.drops(N3, UpfDrop::GTPU_MALFORMED), 19);
     for source in [BROADCAST, [1, 0, 0x5e, 0, 0, 1], [0; 6]] {
         assert_eq!(up(&mut rig, 1, &plain(HOST, source)), []);
         assert_eq!(down(&mut rig, &tagged(&plain(BROADCAST, source), &TAG)), []);
     }
-    assert_eq!(
-        (rig.drops(N3, DropReason::EthernetSource), rig.drops(N6, DropReason::EthernetSource)),
-        (3, 3)
-    );
+    assert_eq!((rig.drops(N3, UpfDrop::ETHERNET_SOURCE), rig.drops(N6, UpfDrop::ETHERNET_SOURCE)), (3, 3));
     for last in 0..=0x0f {
         let bpdu = frame([1, 0x80, 0xc2, 0, 0, last], station(1, 1), &[0, 3, 0x42, 0x42, 3]);
         assert_eq!(up(&mut rig, 1, &bpdu), []);
         let bpdu = frame([1, 0x80, 0xc2, 0, 0, last], HOST, &[0, 3, 0x42, 0x42, 3]);
         assert_eq!(down(&mut rig, &tagged(&bpdu, &TAG)), []);
     }
-    let reserved = |port| rig.drops(port, DropReason::EthernetReserved);
+    let reserved = |port| rig.drops(port, UpfDrop::ETHERNET_RESERVED);
     assert_eq!((reserved(N3), reserved(N6)), (16, 16));
     let shown = rig.upf.sessions(0, 9);
     assert!(shown.iter().all(|shown| shown.fdb.as_ref().unwrap().is_empty()), "{seids:?}");
@@ -205,7 +203,7 @@ fn a_flood_of_addresses_is_bounded_and_harms_no_other_session() {
         drop(up(&mut rig, 1, &plain(HOST, [2, 1, 1, 1, high, low])));
         drop(down(&mut rig, &tagged(&plain(BROADCAST, [2, 2, 2, 2, high, low]), &TAG)));
     }
-    assert_eq!(rig.drops(N3, DropReason::EthernetTableFull), 2000 - 16);
+    assert_eq!(rig.drops(N3, UpfDrop::ETHERNET_TABLE_FULL), 2000 - 16);
     let back = plain(station(2, 1), HOST);
     assert_eq!(down(&mut rig, &tagged(&back, &TAG)), [Seen::Session(2, back.clone())]);
     // What was learned goes with its session.
@@ -240,7 +238,7 @@ fn members_of_a_virtual_network_have_each_other_and_no_lan() {
     let back = plain(station(1, 1), station(2, 1));
     assert_eq!(up(&mut rig, 2, &back), [Seen::Session(1, back.clone())]);
     assert_eq!(up(&mut rig, 2, &plain(HOST, station(2, 1))), []);
-    assert_eq!(rig.drops(N3, DropReason::EthernetUnknown), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::ETHERNET_UNKNOWN), 1);
 }
 
 #[test]
@@ -265,7 +263,7 @@ fn a_frame_too_large_for_the_tunnels_way_is_cut_and_one_for_the_lan_dropped() {
     assert_eq!(whole.len(), 1);
     let larger = frame(HOST, station(1, 1), &[&LOCAL[..], &[7; 1501]].concat());
     assert!(rig.pass(N3, &g_pdu(1001, None, &larger)).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::TooBig), 1);
+    assert_eq!(rig.drops(N3, DropReason::TOO_BIG), 1);
 }
 
 #[test]
@@ -305,5 +303,5 @@ fn nothing_is_lost_of_the_pool() {
         }
         rig.upf.delete(seid, now()).unwrap();
     }
-    assert_eq!(rig.drops(N3, DropReason::NoFrame) + rig.drops(N6, DropReason::NoFrame), 0);
+    assert_eq!(rig.drops(N3, DropReason::NO_FRAME) + rig.drops(N6, DropReason::NO_FRAME), 0);
 }

@@ -10,7 +10,6 @@ use crate::bridged::{
 };
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, v4};
 use crate::frames::{g_pdu, read_tunnel, udp4, udp6};
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplicationId, ApplyAction, BarId, BitRate, BufferingRule, Cause, Duplicate, Establishment,
     EthernetFilter, EthernetTraffic, FTeid, Far, FarId, Gate, Interface, LocalFTeid, Mac, MacList, MacMatch,
@@ -18,6 +17,7 @@ use kaido_n4::{
     Pdr, PdrId, Proxying, Qer, QerId, Qfi, ReportingTriggers, SdfFilter, Seid, SessionEvent, SessionService,
     Steering, TagCreation, Teid, UpdateFar, Urr, UrrId, UsageReport, UsageReportTrigger, VlanTag,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::node::NodeSettings;
 use kaido_wire::gtpu::PduSession;
 use kaido_wire::ndisc::{self, NdiscRepr};
@@ -90,7 +90,7 @@ fn frames_match_every_part_of_a_filter_that_is_given() {
     ] {
         let (mut rig, _) = rig(&[with_dropped(session(1, "lan"), filter.clone())]);
         assert_eq!(up(&mut rig, 1, &frame).is_empty(), matches, "{filter:?}");
-        assert_eq!(rig.drops(N3, DropReason::FarDrop), u64::from(matches));
+        assert_eq!(rig.drops(N3, UpfDrop::FAR_DROP), u64::from(matches));
     }
 }
 
@@ -106,7 +106,7 @@ fn flow_filters_of_the_pdi_itself_and_qfis_count_too() {
     };
     assert_eq!((send(&mut rig, 5, &packet), send(&mut rig, 6, &packet)), (1, 0));
     assert_eq!(send(&mut rig, 5, &plain(HOST, station(1, 1))), 0);
-    assert_eq!(rig.drops(N3, DropReason::NoPdr), 2);
+    assert_eq!(rig.drops(N3, UpfDrop::NO_PDR), 2);
 }
 
 /// Conformance: TS 29.244 8.2.101 | Bidirectional Ethernet filters, named by a rule of the other direction
@@ -123,7 +123,7 @@ fn a_named_filter_serves_the_other_direction_reversed() {
     let back = plain(station(1, 1), HOST);
     assert_eq!(down(&mut rig, &tagged(&back, &TAG)), [Seen::Session(1, back.clone())]);
     assert_eq!(down(&mut rig, &tagged(&plain(BROADCAST, HOST), &TAG)), [], "not its destination");
-    assert_eq!(rig.drops(N6, DropReason::NoPdr), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::NO_PDR), 1);
     // One that is not bidirectional is not the other direction's, and one that is not there is nobody's.
     request.pdrs[0].pdi.ethernet_filters[0].bidirectional = false;
     let fault = Rig::with(bridged()).upf.establish(&request, now()).unwrap_err();
@@ -154,7 +154,7 @@ fn qers_mark_police_and_close() {
     let (mut rig, seids) = rig(&[request]);
     let sent: usize = (0..20).map(|_| up(&mut rig, 1, &plain(HOST, station(1, 1))).len()).sum();
     assert!((1..=2).contains(&sent), "{sent} frames of 30 octets at a thousand octets a second");
-    assert_eq!(rig.drops(N3, DropReason::MbrExceeded), 20 - sent as u64);
+    assert_eq!(rig.drops(N3, UpfDrop::MBR_EXCEEDED), 20 - sent as u64);
     let out = rig.pass(N6, &tagged(&plain(station(1, 1), HOST), &TAG));
     assert!(matches!(read_tunnel(&out[0].1).container, Some(PduSession::Downlink { qfi: 9, .. })));
     let closed = Modification {
@@ -167,7 +167,7 @@ fn qers_mark_police_and_close() {
     };
     rig.upf.modify(seids[0], &closed, now()).unwrap();
     assert_eq!(down(&mut rig, &tagged(&plain(station(1, 1), HOST), &TAG)), []);
-    assert_eq!(rig.drops(N6, DropReason::GateClosed), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::GATE_CLOSED), 1);
 }
 
 /// Conformance: TS 29.244 5.2.3 | Frames wait for a UE that is paged, and go in order when the session forwards again
@@ -347,7 +347,7 @@ fn addresses_that_rules_name_are_there_before_any_frame() {
     let back = plain(station(1, 1), HOST);
     assert_eq!(down(&mut rig, &tagged(&back, &TAG)), [Seen::Session(1, back.clone())]);
     assert_eq!(up(&mut rig, 2, &plain(HOST, station(1, 1))), [], "another session does not get it");
-    assert_eq!(rig.drops(N3, DropReason::EthernetSpoofed), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::ETHERNET_SPOOFED), 1);
     // More than a session may have are refused with nothing changed.
     let many = (0..=255)
         .map(|of| MacMatch { source: None, destination: Some(MacRange::only(Mac([2, 9, 9, 9, 9, of]))) });
@@ -429,7 +429,7 @@ fn arp_is_answered_for_who_is_known_and_asked_of_all_for_who_is_not() {
     let question = asks(station(2, 1), "10.0.0.2", "10.0.0.1");
     let reply = answer(station(2, 1), "10.0.0.2", station(1, 1), "10.0.0.1");
     assert_eq!(up(&mut rig, 2, &question), [Seen::Session(2, reply)]);
-    assert_eq!(rig.drops(N3, DropReason::ProxyAnswered), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::PROXY_ANSWERED), 1);
     // A host asks for one: it gets an answer, and only who has no proxy hears the question.
     let question = asks(HOST, "10.0.0.99", "10.0.0.1");
     let reply = answer(HOST, "10.0.0.99", station(1, 1), "10.0.0.1");

@@ -9,6 +9,7 @@ use crate::fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_betwe
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use kaido_engine::{DropReason, PortChange, PortId, PortLink};
 use kaido_n4::{Pdr, PdrId, SdfFilter, SessionService};
+use kaido_upf::UpfDrop;
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
 use kaido_upf::node::{NodeSettings, PortRole};
 use kaido_upf::path::{KernelReturn, MssClamp, MssLimit};
@@ -104,8 +105,8 @@ fn a_tunnel_packet_in_fragments_is_put_together() {
     // Without its rest, a fragment goes when its time is over.
     rig.pass(N3, &frames_of(&whole, 64)[0]);
     rig.drain_after(2 * REASSEMBLY_TIME);
-    assert_eq!(rig.drops(N3, DropReason::ReassemblyTimeout), 1);
-    assert_eq!(rig.drops(N3, DropReason::OuterFragment), 0);
+    assert_eq!(rig.drops(N3, DropReason::REASSEMBLY_TIMEOUT), 1);
+    assert_eq!(rig.drops(N3, DropReason::OUTER_FRAGMENT), 0);
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn signalling_and_strangers_in_fragments_are_what_they_are_in_one_piece() {
     let stray = uplink(0xdead, &udp_between(("10.60.0.7", 1), ("8.8.8.8", 2), 100));
     let out: Vec<_> = frames_of(&stray, 48).iter().flat_map(|frame| rig.pass(N3, frame)).collect();
     assert_eq!(out.len(), 1, "an error indication");
-    assert_eq!(rig.drops(N3, DropReason::TeidUnknown), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::TEID_UNKNOWN), 1);
     let other_port = ethernet(
         fixture::N3_MAC,
         fixture::GNB_MAC,
@@ -124,7 +125,7 @@ fn signalling_and_strangers_in_fragments_are_what_they_are_in_one_piece() {
     for frame in &pieces {
         assert!(rig.pass(N3, frame).is_empty());
     }
-    assert_eq!(rig.drops(N3, DropReason::NotOurs), pieces.len() as u64, "no kernel is on this port");
+    assert_eq!(rig.drops(N3, DropReason::NOT_OURS), pieces.len() as u64, "no kernel is on this port");
     // Overlaps take the whole packet with them.
     let mut frames = frames_of(&stray, 48);
     frames.insert(1, frames_of(&stray, 64).remove(1));
@@ -132,7 +133,7 @@ fn signalling_and_strangers_in_fragments_are_what_they_are_in_one_piece() {
     for frame in frames {
         assert!(rig.pass(N3, &frame).is_empty());
     }
-    assert_eq!(rig.drops(N3, DropReason::FragmentOverlap), 4);
+    assert_eq!(rig.drops(N3, DropReason::FRAGMENT_OVERLAP), 4);
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn without_reassembly_fragments_of_tunnels_are_dropped() {
     let mut rig = Rig::new();
     let frames = frames_of(&uplink(1007, &udp_between(("10.60.0.7", 1), ("8.8.8.8", 2), 100)), 48);
     frames.iter().for_each(|frame| assert!(rig.pass(N3, frame).is_empty()));
-    assert_eq!(rig.drops(N3, DropReason::OuterFragment), 3);
+    assert_eq!(rig.drops(N3, DropReason::OUTER_FRAGMENT), 3);
 }
 
 /// A session that lets only packets from port 53 through to the UE.
@@ -172,13 +173,13 @@ fn fragments_follow_the_ports_of_their_first() {
             assert_eq!(out.len(), if passes { 3 } else { 0 });
         }
     }
-    assert_eq!(rig.drops(N6, DropReason::FarDrop), 9);
+    assert_eq!(rig.drops(N6, UpfDrop::FAR_DROP), 9);
     // A first fragment that hides the ports is not passed, and neither is what would rewrite them.
     let tcp = fragmentable(ipv4_packet("8.8.8.8", "10.60.0.7", IpProtocol::TCP, &[0; 64]));
     for frame in frames_of(&downlink(&tcp), 8).iter().take(2) {
         assert!(rig.pass(N6, frame).is_empty());
     }
-    assert_eq!(rig.drops(N6, DropReason::FragmentInvalid), 2);
+    assert_eq!(rig.drops(N6, DropReason::FRAGMENT_INVALID), 2);
 }
 
 /// Conformance: RFC 6946 4 | An atomic fragment is a packet like any other
@@ -208,7 +209,7 @@ fn a_user_packet_is_cut_where_that_is_allowed() {
     assert_eq!(joined(&out), expected);
     let told = rig.pass(N3, &uplink(1007, &large));
     assert_eq!((told.len(), told[0].0), (1, N3), "DF: ICMP, through the tunnel");
-    assert_eq!(rig.drops(N3, DropReason::TooBig), 1);
+    assert_eq!(rig.drops(N3, DropReason::TOO_BIG), 1);
     let report = rig.upf.delete(session.seid, now()).unwrap().usage_reports.remove(0);
     let volume = report.volume.unwrap();
     assert_eq!((volume.uplink_bytes, volume.uplink_packets), (3028, 1), "as the user sent it");
@@ -340,7 +341,7 @@ fn fragments_of_the_kernels_datagrams_are_returned_in_order() {
         let returned = kernel.frames.lock().unwrap();
         let expected: Vec<_> = pieces.iter().take(room).map(|frame| (N3, frame.clone())).collect();
         assert_eq!(*returned, expected);
-        assert_eq!(rig.drops(N3, DropReason::KernelPathFull), full);
-        assert_eq!(rig.drops(N3, DropReason::NotOurs), 0);
+        assert_eq!(rig.drops(N3, DropReason::KERNEL_PATH_FULL), full);
+        assert_eq!(rig.drops(N3, DropReason::NOT_OURS), 0);
     }
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use crate::fixture::{GNB_MAC, N3, N3_MAC, Rig, SessionPlan, ip, now, settings, v4};
-use kaido_engine::DropReason;
 use kaido_n4::{
     FTeid, LocalFTeid, OuterHeaderCreation, OuterHeaderRemoval, PathChange, PathEvent, SessionEvent,
     SessionService, Teid,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::echo::EchoSettings;
 use kaido_wire::gtpu::{Message, UDP_PORT};
 use kaido_wire::{IpProtocol, Ipv4Repr, UdpRepr};
@@ -85,7 +85,7 @@ fn a_peer_is_asked_and_its_answer_is_matched() {
     let path = rig.upf.paths(9)[0];
     assert_eq!((path.peer, path.up, path.tunnels, path.responses), (ip("10.100.3.2"), Some(true), 1, 1));
     assert!(rig.upf.poll_paths(9).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::GtpuSignalling), 2, "what nobody asked for");
+    assert_eq!(rig.drops(N3, UpfDrop::GTPU_SIGNALLING), 2, "what nobody asked for");
     // A minute later the peer has restarted.
     rig.upf.poll_events(start + INTERVAL, 10);
     let out = rig.drain();
@@ -135,7 +135,7 @@ fn an_echo_request_is_answered() {
     request(Some(1)).emit(&mut broken).unwrap();
     broken[14] = 200;
     assert!(rig.pass(N3, &from_gnb_raw(&broken, UDP_PORT)).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::GtpuMalformed), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::GTPU_MALFORMED), 1);
 }
 
 /// Conformance: TS 29.281 5.2.2.1 | An Error Indication names the UDP source port of what it is about
@@ -170,7 +170,7 @@ fn an_end_marker_goes_where_the_packets_went() {
     assert_eq!(out[0].1[30..34], [10, 100, 3, 2]);
     assert!(rig.pass(N3, &marker("10.100.3.77", 3007)).is_empty(), "no peer of ours");
     assert!(rig.pass(N3, &marker("10.100.3.9", 3008)).is_empty(), "no tunnel of ours");
-    assert_eq!(rig.drops(N3, DropReason::EndMarker), 3);
+    assert_eq!(rig.drops(N3, UpfDrop::END_MARKER), 3);
 }
 
 /// Conformance: TS 29.281 7.3.1 | An Error Indication is acted on only if its sender is the peer of the tunnel it names
@@ -199,5 +199,5 @@ fn a_tunnel_status_message_is_passed_over() {
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     let status = Message::TunnelStatus { sequence: 0, teid: 1007, status: 1 };
     assert!(rig.pass(N3, &from_gnb(&status, UDP_PORT)).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::GtpuSignalling), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::GTPU_SIGNALLING), 1);
 }

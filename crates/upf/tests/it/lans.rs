@@ -149,7 +149,7 @@ fn errors_go_back_into_the_tenants_lan() {
     let link = vlan::link(frame).unwrap();
     assert_eq!((*port, VlanTags::of(&link), link.dst.0), (N6, Some(tags(5)), router(5)));
     assert_eq!(frame[usize::from(link.payload_offset) + 20], 11, "ICMP time exceeded");
-    assert_eq!(rig.drops(N6, DropReason::TtlExpired), 1);
+    assert_eq!(rig.drops(N6, DropReason::TTL_EXPIRED), 1);
 }
 
 #[test]

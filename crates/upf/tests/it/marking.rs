@@ -91,5 +91,5 @@ fn a_mark_that_a_packet_cannot_carry_drops_it() {
     let mut frame = uplink(1001, &packet("10.60.0.1", "8.8.8.8", ecn::NOT_ECT));
     ecn::set_class(&mut frame[14..], ecn::CE);
     assert!(rig.pass(N3, &frame).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::CongestionMark), 1);
+    assert_eq!(rig.drops(N3, DropReason::CONGESTION_MARK), 1);
 }

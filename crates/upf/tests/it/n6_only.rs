@@ -7,6 +7,7 @@ use crate::fixture::packets::{downlink, udp, udp_between, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, settings};
 use kaido_engine::{DropReason, NeighbourRequest, Route};
 use kaido_n4::{NetworkInstance, SessionService};
+use kaido_upf::UpfDrop;
 use kaido_upf::node::{Instance, NodeSettings, PortRole};
 use kaido_upf::record::InstanceId;
 
@@ -44,7 +45,7 @@ fn a_ue_does_not_reach_the_n3_network_outside_its_tunnel() {
     rig.routes
         .set_neighbour(NeighbourRequest { port: N3, address: ip("10.100.3.99") }, Some([2, 0, 0, 0, 3, 9]));
     assert!(rig.drain().is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NotN6), 3);
+    assert_eq!(rig.drops(N3, UpfDrop::NOT_N6), 3);
     assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 40))).len(), 1);
     assert_eq!(rig.upf.volume().uplink_packets, 1, "what is dropped is not charged");
 }
@@ -56,7 +57,7 @@ fn by_a_port_of_both_sides_no_g_pdu_leaves_for_a_peer() {
     settings.ports[0].instance = Some(InstanceId(0));
     let mut rig = with_session(settings);
     assert!(rig.pass(N3, &uplink(1007, &injected())).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NotN6), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::NOT_N6), 1);
     assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "10.100.3.2", 40))).len(), 1);
     let elsewhere = udp_between(("10.60.0.7", 2152), ("8.8.8.8", 2152), 64);
     assert_eq!(rig.pass(N3, &uplink(1007, &elsewhere)).len(), 1, "a GTP-U server of the UE's own");
@@ -88,7 +89,7 @@ fn packets_leave_by_their_network_instance() {
         rig.upf.establish(&request, now()).unwrap();
         let out = rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 40)));
         assert_eq!(out.len(), usize::from(passes), "{name}");
-        assert_eq!(rig.drops(N3, DropReason::NotN6), u64::from(!passes), "{name}");
+        assert_eq!(rig.drops(N3, UpfDrop::NOT_N6), u64::from(!passes), "{name}");
     }
 }
 
@@ -114,7 +115,7 @@ fn sources_that_nobody_routes_stay_here() {
             let packet = udp_v6(src, "2001:db8:9::1");
             assert!(rig.pass(N3, &uplink(1007, &packet)).is_empty(), "{src}");
         }
-        let dropped = rig.drops(N3, DropReason::NotRouted) + rig.drops(N3, DropReason::UeSpoofed);
+        let dropped = rig.drops(N3, DropReason::NOT_ROUTED) + rig.drops(N3, UpfDrop::UE_SPOOFED);
         assert_eq!(dropped, 3);
         if names_address {
             let good = udp_v6("2001:db8:60:7::1", "2001:db8:9::1");

@@ -7,6 +7,7 @@ use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip, now, on_slow_path, settings};
 use kaido_engine::{DropReason, NeighbourRequest};
 use kaido_n4::{Modification, NetworkInstance, PdrId, Seid, SessionService, UrrId, Volume, VolumeThreshold};
+use kaido_upf::UpfDrop;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
 use kaido_upf::record::InstanceId;
@@ -69,8 +70,8 @@ fn what_waits_is_counted_when_it_leaves() {
         answer(&rig, false);
         assert!(rig.pass(N3, &up()).is_empty() && rig.pass(N6, &down()).is_empty());
         assert!(rig.drain_after(Duration::from_secs(4)).is_empty());
-        assert_eq!(rig.drops(N3, DropReason::NextHopUnresolved), 1);
-        assert_eq!(rig.drops(N6, DropReason::NextHopUnresolved), 1);
+        assert_eq!(rig.drops(N3, DropReason::NEXT_HOP_UNRESOLVED), 1);
+        assert_eq!(rig.drops(N6, DropReason::NEXT_HOP_UNRESOLVED), 1);
         assert_eq!(used(&mut rig, seid), [0; 4], "of what was dropped");
     }
 }
@@ -80,10 +81,10 @@ fn a_quota_is_not_passed_by_what_waited() {
     for slow in [false, true] {
         let (mut rig, seid) = silent(slow, Some(2 * OCTETS));
         (0..5).for_each(|_| assert!(rig.pass(N3, &up()).is_empty()));
-        assert_eq!(rig.drops(N3, DropReason::QuotaExhausted), 0);
+        assert_eq!(rig.drops(N3, UpfDrop::QUOTA_EXHAUSTED), 0);
         answer(&rig, true);
         assert_eq!(rig.drain().len(), 2);
-        assert_eq!(rig.drops(N3, DropReason::QuotaExhausted), 3);
+        assert_eq!(rig.drops(N3, UpfDrop::QUOTA_EXHAUSTED), 3);
         let last = rig.upf.delete(seid, now()).unwrap().usage_reports;
         let octets: u64 = last.iter().map(|report| report.volume.unwrap().uplink_bytes).sum();
         assert_eq!(octets, 2 * OCTETS);
@@ -99,12 +100,12 @@ fn what_waits_leaves_with_its_session_and_rule_alone() {
     rig.upf.modify(seid, &removal, now()).unwrap();
     rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip(GATEWAY) }, Some(DN_MAC));
     assert!(rig.drain().is_empty());
-    assert_eq!(rig.drops(N3, DropReason::BufferDiscarded), 2);
+    assert_eq!(rig.drops(N3, UpfDrop::BUFFER_DISCARDED), 2);
     let last = rig.upf.delete(seid, now()).unwrap().usage_reports;
     assert_eq!(last[0].volume.unwrap(), Volume::default());
     rig.routes.set_neighbour(NeighbourRequest { port: N3, address: ip(GNB) }, Some(GNB_MAC));
     assert!(rig.drain().is_empty(), "nobody could be told of it");
-    assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 2);
+    assert_eq!(rig.drops(N6, UpfDrop::BUFFER_DISCARDED), 2);
 }
 
 #[test]
@@ -127,6 +128,6 @@ fn what_waits_in_a_lan_is_counted_when_it_leaves() {
     let asked = rig.pass(N3, &up());
     assert_eq!(asked.len(), 1, "an ARP request");
     assert!(rig.drain_after(Duration::from_secs(4)).iter().all(|(_, frame)| frame[16..18] == [8, 6]));
-    assert_eq!(rig.drops(N3, DropReason::NextHopUnresolved), 1);
+    assert_eq!(rig.drops(N3, DropReason::NEXT_HOP_UNRESOLVED), 1);
     assert_eq!(used(&mut rig, seid), [0; 4]);
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now};
-use kaido_engine::DropReason;
 use kaido_n4::{
     Cause, ChooseOr, LocalFTeid, Modification, Pdi, PdrId, SessionService, UeIpAddress, UpdatePdr,
 };
+use kaido_upf::UpfDrop;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,12 +32,12 @@ fn rules_begin_and_cease_to_match_in_their_time() {
     request.pdrs[1].deactivation = Some(start + 2 * MINUTE);
     let seid = rig.upf.establish(&request, start).unwrap().seid;
     assert_eq!((up(&mut rig), down(&mut rig)), (false, true));
-    assert_eq!(rig.drops(N3, DropReason::TeidUnknown), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::TEID_UNKNOWN), 1);
     for (minutes, expected) in [(1, (true, true)), (2, (true, false)), (9, (true, false))] {
         assert!(rig.upf.poll_events(start + minutes * MINUTE, 10).is_empty());
         assert_eq!((up(&mut rig), down(&mut rig)), expected, "after {minutes} minutes");
     }
-    assert_eq!(rig.drops(N6, DropReason::UeUnknown), 2);
+    assert_eq!(rig.drops(N6, UpfDrop::UE_UNKNOWN), 2);
     // A modification takes back the end, and sets another.
     let later = start + 10 * MINUTE;
     let update =

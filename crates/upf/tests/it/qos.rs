@@ -12,6 +12,7 @@ use kaido_n4::{
     PagingPolicyIndicator, Pdr, PdrId, Qer, QerCorrelationId, QerId, Qfi, RuleId, Seid, SessionService,
     TimeUnit, UpdatePdr, UpdateQer, Urr, UrrId, Volume,
 };
+use kaido_upf::UpfDrop;
 use kaido_wire::PduSession;
 use kaido_wire::gtpu::{GtpuRepr, GtpuView};
 
@@ -99,10 +100,10 @@ fn each_direction_passes_at_its_own_rate() {
     assert_near(clock.offer(&down, MS / 2, 4 * SECOND), 1000, 10);
     // What is below the rate passes whole.
     assert_eq!(clock.offer(&up, 2 * MS, SECOND), 500);
-    let dropped = clock.rig.drops(N3, DropReason::MbrExceeded);
+    let dropped = clock.rig.drops(N3, UpfDrop::MBR_EXCEEDED);
     let volume = clock.volume();
     assert_eq!(dropped + volume.uplink_packets, 5 * 2000 + 500, "nothing is dropped for another reason");
-    assert_eq!(clock.rig.drops(N6, DropReason::MbrExceeded) + volume.downlink_packets, 5 * 2000);
+    assert_eq!(clock.rig.drops(N6, UpfDrop::MBR_EXCEEDED) + volume.downlink_packets, 5 * 2000);
 }
 
 /// The lowest rate: a packet of 1000 octets a second.
@@ -271,7 +272,7 @@ fn what_a_rate_drops_is_counted_before_qos_alone() {
         let seid = clock.rig.upf.establish(&request, now()).unwrap().seid;
         clock.offer(&up(7, 1000), MS, SECOND);
         clock.offer(&down(7, 500), MS, SECOND);
-        let dropped = [N3, N6].map(|port| clock.rig.drops(port, DropReason::MbrExceeded));
+        let dropped = [N3, N6].map(|port| clock.rig.drops(port, UpfDrop::MBR_EXCEEDED));
         let reports = clock.rig.upf.delete(seid, now()).unwrap().usage_reports;
         let [passed, before] = [0, 1].map(|n| reports[n].volume.unwrap());
         assert_eq!((before.uplink_packets, before.downlink_packets), (1000, 1000));
@@ -290,7 +291,7 @@ fn a_closed_gate_takes_nothing_from_the_rate() {
     let request = session(7, vec![Qer { gate, averaging_window: Some(SECOND), ..qer(1, 800, 800) }]);
     let seid = clock.rig.upf.establish(&request, now()).unwrap().seid;
     assert_eq!((0..500).filter(|_| clock.passes(&up(7, 1000))).count(), 0);
-    assert_eq!(clock.rig.drops(N3, DropReason::GateClosed), 500);
+    assert_eq!(clock.rig.drops(N3, UpfDrop::GATE_CLOSED), 500);
     let open = Gate { uplink: true, downlink: true };
     let update = UpdateQer { id: QerId(1), gate: Some(open), ..UpdateQer::default() };
     let change = Modification { update_qers: vec![update], ..Modification::default() };
@@ -385,12 +386,12 @@ fn what_is_guaranteed_waits_for_a_full_port_while_others_are_dropped() {
     };
     // Nobody takes packets from the port, which has room for 4096.
     fill(&mut clock, 8, 4096);
-    assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 0);
+    assert_eq!(clock.rig.drops(N6, DropReason::TX_FULL), 0);
     fill(&mut clock, 7, 20);
     fill(&mut clock, 8, 20);
     // Ten milliseconds of the guarantee are ten packets; the others of both sessions are alike.
-    assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 30);
-    assert_eq!(clock.rig.drops(N6, DropReason::TxFullHighPriority), 0);
+    assert_eq!(clock.rig.drops(N6, DropReason::TX_FULL), 30);
+    assert_eq!(clock.rig.drops(N6, DropReason::TX_FULL_HIGH_PRIORITY), 0);
     assert_eq!(clock.rig.drain().len(), 4096);
     assert_eq!(clock.rig.drain().len(), 10, "those that waited");
     // Where there is room, what is beyond the guarantee passes all the same.
@@ -402,7 +403,7 @@ fn what_is_guaranteed_waits_for_a_full_port_while_others_are_dropped() {
     clock.rig.upf.modify(seid, &change, now()).unwrap();
     fill(&mut clock, 8, 4096);
     fill(&mut clock, 7, 5);
-    assert_eq!(clock.rig.drops(N6, DropReason::TxFull), 35);
+    assert_eq!(clock.rig.drops(N6, DropReason::TX_FULL), 35);
     clock.rig.upf.delete(seid, now()).unwrap();
 }
 
@@ -419,8 +420,8 @@ fn packets_are_limited_in_each_time_unit() {
     let seid = clock.rig.upf.establish(&request, now()).unwrap().seid;
     assert_eq!((0..50).filter(|_| clock.passes(&up(7, 100))).count(), 10);
     assert_eq!((0..50).filter(|_| clock.passes(&down(7, 100))).count(), 3);
-    assert_eq!(clock.rig.drops(N3, DropReason::PacketRateExceeded), 40);
-    assert_eq!(clock.rig.drops(N6, DropReason::PacketRateExceeded), 47);
+    assert_eq!(clock.rig.drops(N3, UpfDrop::PACKET_RATE_EXCEEDED), 40);
+    assert_eq!(clock.rig.drops(N6, UpfDrop::PACKET_RATE_EXCEEDED), 47);
     clock.now += 59 * SECOND;
     assert!(!clock.passes(&up(7, 100)));
     clock.now += SECOND;

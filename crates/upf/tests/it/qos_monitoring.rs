@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::packets::{downlink, ethernet, udp};
 use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now};
-use kaido_engine::DropReason;
 use kaido_n4::{
     Establishment, Modification, PacketDelays, Qfi, QosMonitoring, ReportingFrequency, Seid, SessionEvent,
     SessionReport, SessionService, Srr, SrrId, UpdateSrr, WantedDelays,
 };
+use kaido_upf::UpfDrop;
 use kaido_wire::gtpu::{
     DownlinkInformation, NtpStamp, UDP_PORT, UplinkDelays, UplinkInformation, UplinkStamps,
 };
@@ -109,7 +109,7 @@ fn a_stamped_packet_is_answered_and_its_delays_are_reported() {
     assert_eq!(report.measured.each(), [Some(72), Some(63), Some(135)]);
     // Within the minimum wait time nothing more is said; one without a packet of the UE is no fault of its.
     assert!(rig.pass_at(at(400), N3, &answer(&measured(sent), &[])).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NoPayload), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::NO_PAYLOAD), 1);
     assert_eq!(reports(&mut rig, wall + Duration::from_secs(4)), []);
     rig.pass_at(at(600), N3, &answer(&measured(sent), &[]));
     assert_eq!(reports(&mut rig, wall + Duration::from_secs(5)).len(), 1);

@@ -3,11 +3,11 @@
 
 use crate::fixture::packets::{downlink, udp_between, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now};
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplyAction, Cause, Establishment, Far, FarId, Modification, Pdi, Pdr, PdrId, RuleId, SdfFilter,
     SessionService, UpdatePdr,
 };
+use kaido_upf::UpfDrop;
 
 const WEB: &str = "permit out udp from 8.8.8.8 53 to assigned";
 
@@ -53,7 +53,7 @@ fn a_filter_by_its_id_is_the_filter_of_that_id() {
     rig.upf.establish(&session(), now()).unwrap();
     assert_eq!(passes(&mut rig, 53), (false, false));
     assert_eq!(passes(&mut rig, 80), (true, true));
-    assert_eq!(rig.drops(N3, DropReason::FarDrop) + rig.drops(N6, DropReason::FarDrop), 2);
+    assert_eq!(rig.drops(N3, UpfDrop::FAR_DROP) + rig.drops(N6, UpfDrop::FAR_DROP), 2);
 }
 
 /// Conformance: TS 29.244 8.2.5 | A filter given again under its SDF Filter ID changes for every PDR that uses it

@@ -12,6 +12,7 @@ use kaido_n4::{
     OuterHeaderRemoval, PdrId, QerId, RuleId, Seid, SessionEvent, SessionService, Teid, UeIpAddress,
     UeIpRole, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId, UsageReportTrigger,
 };
+use kaido_upf::UpfDrop;
 use kaido_wire::{gtpu, ipv4};
 
 fn far_update(id: u32, apply_action: ApplyAction) -> Modification {
@@ -49,9 +50,9 @@ fn volume_is_counted_both_ways_and_reported_at_deletion() {
     assert_eq!((volume.downlink_bytes, volume.downlink_packets), (1028, 1));
     // The session is gone: its packets are nobody's.
     assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1))).is_empty());
-    assert_eq!(rig.drops(N6, DropReason::UeUnknown), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::UE_UNKNOWN), 1);
     assert_eq!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 1))).len(), 1, "an error indication");
-    assert_eq!(rig.drops(N3, DropReason::TeidUnknown), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::TEID_UNKNOWN), 1);
     assert!(rig.upf.delete(session.seid, now()).is_err());
 }
 
@@ -122,7 +123,7 @@ fn a_buffering_session_reports_once_and_releases_in_order() {
     for n in 0..12 {
         assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 100 + n))).is_empty());
     }
-    assert_eq!(rig.drops(N6, DropReason::BufferFull), 4, "eight are kept");
+    assert_eq!(rig.drops(N6, UpfDrop::BUFFER_FULL), 4, "eight are kept");
     let events = rig.upf.poll_events(now(), 10);
     assert_eq!(
         events,
@@ -160,7 +161,7 @@ fn a_bar_suggests_how_many_packets_are_worth_keeping() {
     for n in 0..5 {
         rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", n)));
     }
-    assert_eq!(rig.drops(N6, DropReason::BufferFull), 2);
+    assert_eq!(rig.drops(N6, UpfDrop::BUFFER_FULL), 2);
 }
 
 /// Conformance: TS 29.244 8.2.32 | Buffered packets are dropped when the control plane says DROBU
@@ -174,14 +175,14 @@ fn buffered_packets_are_dropped_when_told_when_late_and_with_their_session() {
     let discard = Modification { drop_buffered: true, ..Modification::default() };
     rig.upf.modify(session.seid, &discard, now()).unwrap();
     rig.drain();
-    assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::BUFFER_DISCARDED), 1);
     rig.pass(N6, &packet);
     rig.drain_after(2 * BUFFER_TIME_MAX);
-    assert_eq!(rig.drops(N6, DropReason::BufferExpired), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::BUFFER_EXPIRED), 1);
     rig.pass(N6, &packet);
     rig.upf.delete(session.seid, now()).unwrap();
     assert!(rig.drain().is_empty());
-    assert_eq!(rig.drops(N6, DropReason::BufferDiscarded), 2);
+    assert_eq!(rig.drops(N6, UpfDrop::BUFFER_DISCARDED), 2);
 }
 
 /// A change of FARs alone replaces the records of rules that name them; the others stay, and count for the session's form.
@@ -361,13 +362,13 @@ fn a_ue_reaches_neither_the_node_nor_what_no_router_forwards_to() {
     let mut rig = Rig::new();
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     for (dst, reason) in [
-        ("10.100.3.1", DropReason::TunnelToSelf),
-        ("10.100.6.1", DropReason::TunnelToSelf),
-        ("10.100.4.1", DropReason::TunnelToSelf),
-        ("224.0.0.251", DropReason::NotRouted),
-        ("255.255.255.255", DropReason::NotRouted),
-        ("127.0.0.1", DropReason::NotRouted),
-        ("169.254.1.1", DropReason::NotRouted),
+        ("10.100.3.1", UpfDrop::TUNNEL_TO_SELF),
+        ("10.100.6.1", UpfDrop::TUNNEL_TO_SELF),
+        ("10.100.4.1", UpfDrop::TUNNEL_TO_SELF),
+        ("224.0.0.251", DropReason::NOT_ROUTED),
+        ("255.255.255.255", DropReason::NOT_ROUTED),
+        ("127.0.0.1", DropReason::NOT_ROUTED),
+        ("169.254.1.1", DropReason::NOT_ROUTED),
     ] {
         let before = rig.drops(N3, reason);
         assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", dst, 10))).is_empty());
@@ -398,7 +399,7 @@ fn a_packet_waits_for_its_next_hop_and_is_then_sent() {
     for n in 0..70 {
         assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", n))).is_empty());
     }
-    assert_eq!(rig.drops(N3, DropReason::NextHopUnresolved), 6);
+    assert_eq!(rig.drops(N3, DropReason::NEXT_HOP_UNRESOLVED), 6);
     rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.2") }, Some([5; 6]));
     let out = rig.drain();
     let sizes: Vec<_> = out.iter().map(|(_, frame)| frame.len() - 42).collect();
@@ -412,7 +413,7 @@ fn a_packet_waits_for_its_next_hop_and_is_then_sent() {
     assert_eq!(out.iter().map(|(_, frame)| frame.len() - 42).collect::<Vec<_>>(), [3, 4]);
     rig.routes.set_routes([]);
     rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 1)));
-    assert_eq!(rig.drops(N3, DropReason::NoRoute), 1);
+    assert_eq!(rig.drops(N3, DropReason::NO_ROUTE), 1);
 }
 
 /// Conformance: RFC 1191 4 | A packet too big for the tunnel is answered with the MTU that fits
@@ -423,7 +424,7 @@ fn a_packet_too_big_for_the_tunnel_is_answered_and_jumbos_pass_as_chains() {
     let mut rig = Rig::with(settings);
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     let out = rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1472)));
-    assert_eq!(rig.drops(N6, DropReason::TooBig), 1);
+    assert_eq!(rig.drops(N6, DropReason::TOO_BIG), 1);
     assert_eq!(out[0].0, N6);
     let icmp = &out[0].1[14 + ipv4::HEADER_LEN..];
     assert_eq!((icmp[0], icmp[1]), (3, 4), "fragmentation needed");
@@ -538,9 +539,9 @@ fn a_data_network_does_not_reach_pfcp() {
     let mut rig = Rig::new();
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.100.4.1", 10))).is_empty());
-    assert_eq!(rig.drops(N6, DropReason::ControlAddress), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::CONTROL_ADDRESS), 1);
     // The port's own address is the kernel's, and so is PFCP's from another side.
     rig.pass(N6, &downlink(&udp("8.8.8.8", "10.100.6.1", 10)));
     rig.pass(N3, &ethernet(N3_MAC, GNB_MAC, &udp("10.100.3.2", "10.100.4.1", 10)));
-    assert_eq!(rig.drops(N6, DropReason::ControlAddress) + rig.drops(N3, DropReason::ControlAddress), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::CONTROL_ADDRESS) + rig.drops(N3, UpfDrop::CONTROL_ADDRESS), 1);
 }

@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use crate::fixture;
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan};
-use kaido_engine::DropReason;
 use kaido_n4::{
     BitRate, Change, Establishment, MeasurementInformation, Modification, PdrId, Qer, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, Teid, UpdatePdr, UpdateUrr, Urr, UrrId,
     UsageReport, UsageReportTrigger, VolumeThreshold,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::record::{CountScope, EndpointId, InstanceId, Rules, SessionKey};
 
 /// A session with the usage rules of free5GC: three in every PDR, the third of which counts before QoS enforcement.
@@ -180,7 +180,7 @@ fn dropped_packets_reach_the_threshold_of_the_urr_that_counts_them() {
         let due = bench.due();
         assert_eq!(due, if packet == 50 { vec![(3, 5000)] } else { Vec::new() }, "packet {packet}");
     }
-    let dropped = bench.rig.drops(N3, DropReason::MbrExceeded);
+    let dropped = bench.rig.drops(N3, UpfDrop::MBR_EXCEEDED);
     assert!(dropped > 40 && passed as u64 + dropped == 60, "{dropped}");
     let reports = bench.rig.upf.delete(bench.seid, bench.now).unwrap().usage_reports;
     assert_eq!(octets(&reports[0]), 100 * passed as u64);

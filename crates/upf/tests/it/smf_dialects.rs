@@ -5,12 +5,13 @@ use crate::fixture;
 use crate::fixture::packets::{downlink, ipv4, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use crate::smf_shapes;
-use kaido_engine::{DropReason, PortId};
+use kaido_engine::PortId;
 use kaido_n4::{
     BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FTeid, Far, FarId, Interface, LocalFTeid,
     Modification, OuterHeaderRemoval, PdrId, Qer, QerId, Qfi, RuleId, SdfFilter, Seid, SessionService, Teid,
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::offload::{KernelDestination, KernelRecord};
 use kaido_upf::record::{EndpointId, SessionKey};
 use kaido_wire::IpProtocol;
@@ -43,13 +44,13 @@ fn a_far_without_a_tunnel_waits_for_it() {
         "uplink works at once"
     );
     assert!(to_ue(&mut rig, 7).is_empty());
-    assert_eq!(rig.drops(N6, DropReason::FarNoTunnel), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::FAR_NO_TUNNEL), 1);
     let counted = rig.upf.volume();
     assert_eq!(counted.downlink_packets, 0, "what is dropped is not charged");
     name_tunnel(&mut rig, seid, 7);
     let out = to_ue(&mut rig, 7);
     assert_eq!((out.len(), out[0].0), (1, N3));
-    assert_eq!(rig.drops(N6, DropReason::FarNoTunnel), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::FAR_NO_TUNNEL), 1);
 }
 
 /// Conformance: TS 29.244 5.2.4 | Packets for a FAR whose tunnel is yet to come are buffered where a BAR says so, and sent in order
@@ -64,7 +65,7 @@ fn with_a_bar_packets_wait_for_the_tunnel() {
     for length in 40..45 {
         assert!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", length))).is_empty());
     }
-    assert_eq!((rig.drops(N6, DropReason::BufferFull), rig.drops(N6, DropReason::FarNoTunnel)), (2, 0));
+    assert_eq!((rig.drops(N6, UpfDrop::BUFFER_FULL), rig.drops(N6, UpfDrop::FAR_NO_TUNNEL)), (2, 0));
     name_tunnel(&mut rig, seid, 7);
     let lengths: Vec<_> = rig.drain().iter().map(|(_, frame)| frame.len()).collect();
     assert_eq!(lengths, [lengths[0], lengths[0] + 1, lengths[0] + 2]);
@@ -92,7 +93,7 @@ fn a_pdr_without_a_key_is_about_its_sessions_packets() {
     assert_eq!(qfi_of(&mut rig, ("9.9.9.9", 5060)), 9);
     rig.upf.delete(seid, now()).unwrap();
     assert!(to_ue(&mut rig, 7).is_empty());
-    assert_eq!(rig.drops(N6, DropReason::UeUnknown), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::UE_UNKNOWN), 1);
 }
 
 /// A rule that no rule of its session gives a key is refused, and says so.
@@ -180,7 +181,7 @@ fn router_solicitations_of_open5gs_go_to_the_smf() {
     assert_eq!(out[0].1[14 + 20 + 8 + 4..][..4], smf_shapes::SMF_TEID.to_be_bytes());
     // Without a PDU session container there is no QFI to match.
     assert!(rig.pass(N3, &uplink(1007, &udp("10.60.0.7", "8.8.8.8", 40))).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::NoPdr), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::NO_PDR), 1);
     let ping = ipv4("10.60.0.7", "8.8.8.8", IpProtocol::ICMP, &[8, 0, 0xf7, 0xff, 0, 0, 0, 0]);
     assert!(rig.pass(N3, &uplink(1007, &ping)).is_empty());
 }
@@ -243,7 +244,7 @@ fn a_tunnel_may_go_again() {
     let change = Modification { update_fars: vec![far], ..Modification::default() };
     rig.upf.modify(seid, &change, now()).unwrap();
     assert!(to_ue(&mut rig, 7).is_empty());
-    assert_eq!(rig.drops(N6, DropReason::FarNoTunnel), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::FAR_NO_TUNNEL), 1);
     name_tunnel(&mut rig, seid, 7);
     assert_eq!(to_ue(&mut rig, 7).len(), 1);
 }
@@ -322,7 +323,7 @@ fn data_is_forwarded_between_gnbs() {
     // It is for the UE alone, and through its own tunnel nothing comes that it has not sent.
     assert!(rig.pass(N3, &uplink(2007, &udp("8.8.8.8", "10.60.0.9", 40))).is_empty());
     assert!(rig.pass(N3, &uplink(1007, &left)).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::UeSpoofed), 2);
+    assert_eq!(rig.drops(N3, UpfDrop::UE_SPOOFED), 2);
 }
 
 /// Conformance: TS 29.244 5.4.3 | A session without QERs is marked with the one QFI that its uplink matches (OAI)

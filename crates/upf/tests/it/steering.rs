@@ -3,12 +3,13 @@
 
 use crate::fixture::{DN_MAC, N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use crate::frames::{downlink, g_pdu, ipv4, read_tunnel, udp4};
-use kaido_engine::{DropReason, NeighbourRequest, PortId};
+use kaido_engine::{NeighbourRequest, PortId};
 use kaido_n4::{
     ApplyAction, Cause, Duplicate, Establishment, FarId, Modification, OuterHeaderCreation,
     PlainHeaderCreation, ReportingTriggers, RuleId, SessionService, Steering, Teid, UpdateFar,
     VolumeThreshold,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::node::{ForwardingPolicy, NodeSettings, PolicyTarget};
 use kaido_wire::{IpProtocol, TcpFlags, TcpRepr, TcpView};
 
@@ -159,7 +160,7 @@ fn plain_http_is_redirected() {
     assert!(text.ends_with("\r\n\r\n"));
     // What is not HTTP gets no answer and goes nowhere.
     assert!(rig.pass(N3, &up("8.8.8.8")).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::Redirected), 4);
+    assert_eq!(rig.drops(N3, UpfDrop::REDIRECTED), 4);
     let volume = rig.upf.delete(session.seid, now()).unwrap().usage_reports[0].volume.unwrap();
     assert_eq!(volume.total_bytes(), 0, "nothing went on");
 }
@@ -183,5 +184,5 @@ fn a_used_up_quota_redirects() {
     assert!(rig.pass(N3, &up("8.8.8.8")).is_empty());
     let syn = answer(&rig.pass(N3, &tcp(TcpFlags::SYN, 100, 0, &[])));
     assert!(TcpView::new_checked(&syn).unwrap().flags().contains(TcpFlags::SYN | TcpFlags::ACK));
-    assert_eq!(rig.drops(N3, DropReason::Redirected), 2);
+    assert_eq!(rig.drops(N3, UpfDrop::REDIRECTED), 2);
 }

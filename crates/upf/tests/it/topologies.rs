@@ -9,6 +9,7 @@ use kaido_n4::{
     ChooseOr, Establishment, FTeid, Far, FarId, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, UeIpAddress, UeIpRole, Volume,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::record::UeToUe;
 use kaido_wire::PduSession;
 
@@ -166,7 +167,7 @@ fn router_solicitations_and_dhcp_reach_the_control_plane_as_they_are() {
     let mut stray = udp4("0.0.0.0", "8.8.8.8", 64, 30);
     stray[22..24].copy_from_slice(&53u16.to_be_bytes());
     assert!(rig.pass(N3, &g_pdu(1007, None, &stray)).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::UeSpoofed), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::UE_SPOOFED), 1);
 }
 
 fn two_ues(how: UeToUe) -> Rig {
@@ -193,7 +194,7 @@ fn packets_from_ue_to_ue_are_routed_forwarded_or_dropped() {
                 let volume = rig.upf.volume();
                 assert_eq!((volume.uplink_packets, volume.downlink_packets), (1, 1));
             }
-            UeToUe::Drop => assert_eq!((out.len(), rig.drops(N3, DropReason::UeToUe)), (0, 1)),
+            UeToUe::Drop => assert_eq!((out.len(), rig.drops(N3, UpfDrop::UE_TO_UE)), (0, 1)),
         }
         assert_eq!(rig.pass(N3, &outside)[0].0, N6, "{how:?}");
     }
@@ -211,7 +212,7 @@ fn packets_from_ue_to_ue_never_loop() {
     assert_eq!((out.len(), out[0].0), (1, N6), "routed, once");
     // One hop to live: the sender is told, through its own tunnel.
     let out = rig.pass(N3, &g_pdu(1007, None, &udp4("10.60.0.7", "10.60.0.8", 1, 30)));
-    assert_eq!((one(&out).teid, rig.drops(N3, DropReason::TtlExpired)), (2007, 1));
+    assert_eq!((one(&out).teid, rig.drops(N3, DropReason::TTL_EXPIRED)), (2007, 1));
     // To itself: nobody else's.
     let out = rig.pass(N3, &g_pdu(1007, None, &udp4("10.60.0.7", "10.60.0.7", 64, 30)));
     assert_eq!(out[0].0, N6);
@@ -230,6 +231,6 @@ fn members_of_a_virtual_network_reach_each_other_only() {
     let between = one(&rig.pass(N3, &g_pdu(1008, None, &udp4("10.60.0.8", "10.60.0.7", 64, 30))));
     assert_eq!(between.teid, 2007);
     assert!(rig.pass(N3, &g_pdu(1008, None, &udp4("10.60.0.8", "8.8.8.8", 64, 30))).is_empty());
-    assert_eq!(rig.drops(N3, DropReason::UeUnknown), 1);
+    assert_eq!(rig.drops(N3, UpfDrop::UE_UNKNOWN), 1);
     assert!(rig.pass(N6, &downlink(&udp4("8.8.8.8", "10.60.0.7", 64, 30))).is_empty(), "not from outside");
 }

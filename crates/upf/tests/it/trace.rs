@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use crate::fixture::packets::{downlink, udp_between, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now};
-use kaido_engine::{Disposition, DropReason};
+use kaido_engine::Disposition;
 use kaido_n4::{FarId, PdrId, QerId, SessionService, UrrId};
+use kaido_upf::UpfDrop;
 use kaido_upf::control::{TraceBatch, TraceFilter};
 use kaido_upf::record::Direction;
 use kaido_upf::trace::WatchId;
@@ -73,8 +74,8 @@ fn verdicts_other_than_sent_are_written_down() {
     rig.pass(N6, &downlink(&udp_between(("8.8.8.8", 53), ("10.60.0.7", 4000), 100)));
     let packets = read(&mut rig, id).packets;
     let dispositions: Vec<_> = packets.iter().map(|packet| &packet.record.dispositions[..]).collect();
-    assert_eq!(dispositions[0], [Disposition::Dropped(DropReason::GateClosed)]);
-    assert_eq!(dispositions[1], [Disposition::Dropped(DropReason::UeSpoofed)]);
+    assert_eq!(dispositions[0], [Disposition::Dropped(UpfDrop::GATE_CLOSED)]);
+    assert_eq!(dispositions[1], [Disposition::Dropped(UpfDrop::UE_SPOOFED)]);
     assert_eq!(packets[1].rules.as_ref().unwrap().pdr, PdrId(1), "what it met before it was refused");
     let kept = packets.last().unwrap();
     assert!(kept.record.dispositions.is_empty() && kept.record.buffered);

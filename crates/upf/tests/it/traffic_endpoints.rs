@@ -3,11 +3,11 @@
 
 use crate::fixture::packets::{downlink, udp_between, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, v4};
-use kaido_engine::DropReason;
 use kaido_n4::{
     Cause, ChooseOr, Establishment, FTeid, FramedRoute, LocalFTeid, Modification, Pdi, PdrId, RuleId,
     SessionService, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateTrafficEndpoint,
 };
+use kaido_upf::UpfDrop;
 
 const ACCESS: TrafficEndpointId = TrafficEndpointId(1);
 const CORE: TrafficEndpointId = TrafficEndpointId(2);
@@ -67,7 +67,7 @@ fn rules_go_with_their_endpoint() {
     let remove = Modification { remove_traffic_endpoints: vec![CORE], ..Modification::default() };
     rig.upf.modify(seid, &remove, now()).unwrap();
     assert_eq!(passes(&mut rig, 1007, "10.60.0.7"), (true, false));
-    assert_eq!(rig.drops(N6, DropReason::UeUnknown), 1);
+    assert_eq!(rig.drops(N6, UpfDrop::UE_UNKNOWN), 1);
     let why = rig.upf.modify(seid, &remove, now()).unwrap_err();
     assert_eq!(why.cause, Cause::RuleCreationOrModificationFailure);
 }
@@ -136,7 +136,7 @@ fn a_network_behind_the_ue_is_reached_through_it() {
         assert_eq!(passes(&mut rig, 1007, host), (true, true), "{host}");
     }
     assert_eq!(passes(&mut rig, 1007, "192.168.2.10"), (false, false));
-    assert_eq!((rig.drops(N3, DropReason::UeSpoofed), rig.drops(N6, DropReason::UeUnknown)), (1, 1));
+    assert_eq!((rig.drops(N3, UpfDrop::UE_SPOOFED), rig.drops(N6, UpfDrop::UE_UNKNOWN)), (1, 1));
     rig.upf.delete(seid, now()).unwrap();
     assert_eq!(passes(&mut rig, 1007, "192.168.1.1"), (false, false));
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use crate::fixture;
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan};
-use kaido_engine::DropReason;
 use kaido_n4::{
     ApplyAction, Change, Establishment, Far, FarId, MeasurementInformation, MeasurementMethod, Modification,
     MonitoringTime, Part, ReportingTriggers, RuleId, Seid, SessionEvent, SessionService, TimeQuotaMechanism,
     UpdateFar, UpdateUrr, Urr, UrrId, UsageReport, UsageReportTrigger, Volume, VolumeThreshold,
 };
+use kaido_upf::UpfDrop;
 
 /// A session of one UE, and a clock that the test moves.
 struct Bench {
@@ -92,7 +92,7 @@ impl Bench {
     }
 
     fn stopped(&self) -> u64 {
-        self.rig.drops(N3, DropReason::QuotaExhausted) + self.rig.drops(N6, DropReason::QuotaExhausted)
+        self.rig.drops(N3, UpfDrop::QUOTA_EXHAUSTED) + self.rig.drops(N6, UpfDrop::QUOTA_EXHAUSTED)
     }
 }
 
@@ -511,7 +511,7 @@ fn a_far_may_say_what_is_done_when_the_quota_is_used_up() {
     request.fars[2].apply_action = ApplyAction { drop: true, ..ApplyAction::default() };
     let mut bench = Bench::with(&request);
     assert_eq!(bench.up(10), 3);
-    assert_eq!((bench.stopped(), bench.rig.drops(N3, DropReason::FarDrop)), (0, 7));
+    assert_eq!((bench.stopped(), bench.rig.drops(N3, UpfDrop::FAR_DROP)), (0, 7));
 }
 
 /// A change of FARs alone compiles the rules that name them, for this too.
@@ -531,7 +531,7 @@ fn a_far_that_stands_for_a_quota_may_be_changed_alone() {
     let change = Modification { update_fars: vec![drop], ..Modification::default() };
     bench.rig.upf.modify(bench.seid, &change, bench.now).unwrap();
     assert_eq!(bench.up(10), 3);
-    assert_eq!(bench.rig.drops(N3, DropReason::FarDrop), 7);
+    assert_eq!(bench.rig.drops(N3, UpfDrop::FAR_DROP), 7);
 }
 
 #[test]

@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip};
-use kaido_engine::{DropReason, NeighbourRequest, PortId};
+use kaido_engine::{NeighbourRequest, PortId};
 use kaido_n4::{
     BitRate, Change, MeasurementInformation, MeasurementMethod, Modification, PdrId, QerId,
     ReportingTriggers, Seid, SessionEvent, SessionService, UpdatePdr, UpdateQer, UpdateUrr, Urr, UrrId,
     UsageReport, VolumeThreshold,
 };
+use kaido_upf::UpfDrop;
 use proptest::prelude::*;
 
 /// So many rules of usage: of free5GC's three in every session one counts before QoS enforcement.
@@ -143,7 +144,7 @@ impl World {
 
     /// Sends packets and counts for each rule what it is to count of them.
     fn send(&mut self, (port, target): (PortId, usize), count: u8, octets: u16, frame: &[u8]) {
-        let over_rate = |rig: &Rig| rig.drops(port, DropReason::MbrExceeded);
+        let over_rate = |rig: &Rig| rig.drops(port, UpfDrop::MBR_EXCEEDED);
         let before = over_rate(&self.rig);
         let out = self.rig.pass_times(port, frame, count.into()) as u64;
         let dropped = over_rate(&self.rig) - before;

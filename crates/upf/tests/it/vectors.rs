@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::fixture::{N3, N6, Rig, now};
-use kaido_engine::{DropReason, NeighbourRequest, PortId, Route};
+use kaido_engine::{NeighbourRequest, PortId, Route};
 use kaido_n4::{
     ApplyAction, ChooseOr, FTeid, Far, Gate, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, Pdr, Qer, Qfi, SdfFilter, SessionService, Teid, UeIpAddress, UeIpRole,
@@ -241,7 +241,7 @@ fn run(vector: &Vector) -> usize {
     {
         let place = format!("{}, step {at} ({}), {round}", vector.name, step.name);
         let from = port(&step.port);
-        let before = rig.totals(from).drops;
+        let before: Vec<_> = rig.totals(from).drops_by_name().collect();
         let sent: Vec<_> = rig
             .pass(from, &hex(&step.input))
             .into_iter()
@@ -251,10 +251,9 @@ fn run(vector: &Vector) -> usize {
         assert_eq!(sent, expected, "{place}: what came out");
         let dropped: Vec<_> = rig
             .totals(from)
-            .drops
-            .into_iter()
+            .drops_by_name()
             .filter(|found| !before.contains(found))
-            .map(|(reason, _): (DropReason, u64)| reason.name().to_owned())
+            .map(|(reason, _)| reason.to_owned())
             .collect();
         assert_eq!(dropped, Vec::from_iter(step.drop.clone()), "{place}: drop reasons");
     }

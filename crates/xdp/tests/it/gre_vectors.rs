@@ -6,6 +6,7 @@ use crate::rig;
 use crate::vector;
 use crate::vector::{Vector, octets};
 use kaido_engine::DropReason;
+use kaido_gre::GreDrop;
 use kaido_xdp::Action;
 use kaido_xdp::gre::{GreProgram, GreWork};
 
@@ -44,7 +45,7 @@ fn run(vector: &Vector) -> Done {
                 done.here += 1;
             }
             Action::Drop => {
-                let names: Vec<_> = new.iter().map(|(reason, _)| reason.name()).collect();
+                let names: Vec<_> = new.iter().map(|(reason, _)| GreDrop::TABLE.name(*reason)).collect();
                 assert_eq!(names, [step.drop.as_deref().unwrap()], "{at}");
                 assert!(step.out.is_empty(), "{at}");
                 done.here += 1;

@@ -202,8 +202,8 @@ fn marks_of_fragments_are_not_lost() {
             ([ecn::CE, ecn::ECT_1], Ok(ecn::CE)),
             ([ecn::CE, ecn::CE], Ok(ecn::CE)),
             ([ecn::NOT_ECT, ecn::ECT_0], Ok(ecn::NOT_ECT)),
-            ([ecn::NOT_ECT, ecn::CE], Err(DropReason::CongestionMark)),
-            ([ecn::CE, ecn::NOT_ECT], Err(DropReason::CongestionMark)),
+            ([ecn::NOT_ECT, ecn::CE], Err(DropReason::CONGESTION_MARK)),
+            ([ecn::CE, ecn::NOT_ECT], Err(DropReason::CONGESTION_MARK)),
         ] {
             let mut fragments = cut(&packet, 200, 1);
             for (fragment, mark) in fragments.iter_mut().zip(marks) {

@@ -58,7 +58,7 @@ fn an_overlap_ends_the_whole_packet() {
         let mut contexts = Pieces::new(limits());
         collect(&mut contexts, 7, place(8, 16, true), 1, now);
         collect(&mut contexts, 7, place(24, 5, false), 2, now);
-        let overlap = DropReason::FragmentOverlap;
+        let overlap = DropReason::FRAGMENT_OVERLAP;
         assert_eq!(collect(&mut contexts, 7, bad, 3, now), Outcome::Refused(3, overlap), "{bad:?}");
         assert_eq!(contexts.take_dropped(), [(1, overlap), (2, overlap)]);
         assert_eq!(collect(&mut contexts, 7, place(0, 8, true), 4, now), Outcome::Refused(4, overlap));
@@ -76,12 +76,12 @@ fn an_exact_duplicate_does_no_harm_and_another_text_does() {
     let mut contexts = Pieces::new(limits());
     collect(&mut contexts, 7, place(0, 8, true), 1, now);
     let repeated = collect(&mut contexts, 7, place(0, 8, true), 1, now);
-    assert_eq!(repeated, Outcome::Refused(1, DropReason::FragmentDuplicate));
+    assert_eq!(repeated, Outcome::Refused(1, DropReason::FRAGMENT_DUPLICATE));
     assert_eq!(collect(&mut contexts, 7, place(8, 1, false), 2, now), Outcome::Ready(vec![1, 2]));
     collect(&mut contexts, 8, place(0, 8, true), 1, now);
     let other = collect(&mut contexts, 8, place(0, 8, true), 9, now);
-    assert_eq!(other, Outcome::Refused(9, DropReason::FragmentOverlap));
-    assert_eq!(contexts.take_dropped(), [(1, DropReason::FragmentOverlap)]);
+    assert_eq!(other, Outcome::Refused(9, DropReason::FRAGMENT_OVERLAP));
+    assert_eq!(contexts.take_dropped(), [(1, DropReason::FRAGMENT_OVERLAP)]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn what_no_packet_can_have_is_refused() {
     let now = Instant::now();
     let mut contexts = Pieces::new(limits());
     for bad in [place(0, 0, true), place(8, 0, false), place(0, 12, true), place(65_528, 8, true)] {
-        assert_eq!(collect(&mut contexts, 7, bad, 1, now), Outcome::Refused(1, DropReason::FragmentInvalid));
+        assert_eq!(collect(&mut contexts, 7, bad, 1, now), Outcome::Refused(1, DropReason::FRAGMENT_INVALID));
     }
     assert_eq!(contexts.len(), 0);
     assert_eq!(collect(&mut contexts, 7, place(65_528, 7, false), 1, now), Outcome::Kept);
@@ -100,7 +100,7 @@ fn what_no_packet_can_have_is_refused() {
         assert_eq!(collect(&mut contexts, 7, place(n * 16, 8, true), n, now), Outcome::Kept);
     }
     let refused = collect(&mut contexts, 7, place(8, 8, true), 200, now);
-    assert_eq!(refused, Outcome::Refused(200, DropReason::FragmentInvalid));
+    assert_eq!(refused, Outcome::Refused(200, DropReason::FRAGMENT_INVALID));
 }
 
 /// Conformance: RFC 1122 3.3.2 | What waits too long for its rest is dropped
@@ -112,13 +112,13 @@ fn time_and_room_are_bounded() {
     contexts.expire(now + 14 * SECOND);
     assert!(contexts.take_dropped().is_empty());
     contexts.expire(now + 15 * SECOND);
-    assert_eq!(contexts.take_dropped(), [(1, DropReason::ReassemblyTimeout)]);
+    assert_eq!(contexts.take_dropped(), [(1, DropReason::REASSEMBLY_TIMEOUT)]);
     // Of one source four at a time: the oldest gives way.
     for id in 0..6 {
         collect(&mut contexts, id, place(0, 8, true), id, now);
     }
     assert_eq!(contexts.len(), 4);
-    let full = DropReason::ReassemblyFull;
+    let full = DropReason::REASSEMBLY_FULL;
     assert_eq!(contexts.take_dropped(), [(0, full), (1, full)]);
 }
 
@@ -140,9 +140,9 @@ fn pieces_follow_the_ports_of_the_first() {
     assert_eq!(first, passing(0, &[]));
     assert_eq!(contexts.follow(key(8), place(8, 8, true), None, 1, now), passing(1, &[]));
     let overlap = contexts.follow(key(8), place(0, 16, true), Some((1, 1)), 2, now);
-    assert_eq!(overlap, Outcome::Refused(2, DropReason::FragmentOverlap));
+    assert_eq!(overlap, Outcome::Refused(2, DropReason::FRAGMENT_OVERLAP));
     let late = contexts.follow(key(8), place(16, 4, false), None, 3, now);
-    assert_eq!(late, Outcome::Refused(3, DropReason::FragmentOverlap));
+    assert_eq!(late, Outcome::Refused(3, DropReason::FRAGMENT_OVERLAP));
 }
 
 fn any_place() -> impl Strategy<Value = FragmentRange> {

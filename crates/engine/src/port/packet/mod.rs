@@ -143,8 +143,8 @@ impl Port for PacketPort {
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
         let before = std::mem::replace(&mut self.reported, self.drops);
         for (reason, now, before) in [
-            (DropReason::RxTooLong, self.drops.too_long, before.too_long),
-            (DropReason::IpMalformed, self.drops.malformed, before.malformed),
+            (DropReason::RX_TOO_LONG, self.drops.too_long, before.too_long),
+            (DropReason::IP_MALFORMED, self.drops.malformed, before.malformed),
         ] {
             if now > before {
                 report(reason, now - before);

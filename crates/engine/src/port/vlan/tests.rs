@@ -39,7 +39,7 @@ impl Port for Device {
     }
 
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        report(DropReason::RxRingFull, 7);
+        report(DropReason::RX_RING_FULL, 7);
     }
 
     fn backlog(&mut self) -> Option<u32> {
@@ -127,7 +127,7 @@ fn each_port_has_its_vlan_without_the_tag_and_the_untagged_one_the_rest() {
 fn what_no_port_has_is_counted() {
     let pool = FramePool::leak(64).unwrap();
     for (unclaimed, lost, left) in [
-        (UnclaimedFrames::Dropped, vec![(DropReason::VlanUnknown, 3)], 0),
+        (UnclaimedFrames::Dropped, vec![(DropReason::VLAN_UNKNOWN, 3)], 0),
         (UnclaimedFrames::Kernels, vec![], 3),
     ] {
         let mut cache = pool.cache();
@@ -190,7 +190,7 @@ fn the_first_port_speaks_for_the_device() {
     device.may_sleep = false;
     let asked = device.asked.clone();
     let mut ports = vlan_ports(Box::new(device), &[Some(1), Some(2)], UnclaimedFrames::Dropped).unwrap();
-    assert_eq!((losses(&mut ports[0]), losses(&mut ports[1])), (vec![(DropReason::RxRingFull, 7)], vec![]));
+    assert_eq!((losses(&mut ports[0]), losses(&mut ports[1])), (vec![(DropReason::RX_RING_FULL, 7)], vec![]));
     assert_eq!((ports[0].backlog(), ports[1].backlog()), (Some(3), Some(0)));
     assert_eq!((ports[0].handoffs(), ports[1].handoffs()), (5, 0));
     assert!(ports[0].needs_poll() && !ports[1].needs_poll());
@@ -359,7 +359,7 @@ proptest! {
             let sent: Vec<_> = came.map(|(number, &tag)| with(tag, number)).collect();
             prop_assert_eq!(&back[place], &sent);
         }
-        prop_assert_eq!(losses(&mut ports[0]), vec![(DropReason::RxRingFull, 7)]);
+        prop_assert_eq!(losses(&mut ports[0]), vec![(DropReason::RX_RING_FULL, 7)]);
         drop((ports, cache, batch));
         prop_assert_eq!(pool.free_frames(), 4096);
     }

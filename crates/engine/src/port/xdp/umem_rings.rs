@@ -225,9 +225,9 @@ impl UmemRings {
         let Some(now) = now else { return };
         let before = std::mem::replace(&mut self.reported, now);
         for (reason, now, before) in [
-            (DropReason::RxRingFull, now.rx_ring_full, before.rx_ring_full),
-            (DropReason::RxNoFrame, now.rx_dropped, before.rx_dropped),
-            (DropReason::TxError, now.tx_invalid_descs, before.tx_invalid_descs),
+            (DropReason::RX_RING_FULL, now.rx_ring_full, before.rx_ring_full),
+            (DropReason::RX_NO_FRAME, now.rx_dropped, before.rx_dropped),
+            (DropReason::TX_ERROR, now.tx_invalid_descs, before.tx_invalid_descs),
         ] {
             if now > before {
                 report(reason, now - before);

@@ -8,7 +8,7 @@ mod ports;
 mod rules;
 mod show;
 
-use kaido_gre::{Gre, SharedState};
+use kaido_gre::{Gre, GreDrop, SharedState};
 use kaido_metrics::Family;
 use miette::IntoDiagnostic;
 
@@ -86,7 +86,7 @@ fn run(config: &GreConfig, context: FunctionContext) -> miette::Result<()> {
     );
     let datapath = datapath(*config.base.node.datapath.get_ref());
     let rules = Rules::new(shared, counters, ports.programs(), board.clone());
-    let traces = PortTraces::new(worker_set.tracer(), board.clone());
+    let traces = PortTraces::new(worker_set.tracer(), GreDrop::TABLE, board.clone());
     let mut control = context.run(Running {
         node_id: None,
         datapath: datapath.chosen,

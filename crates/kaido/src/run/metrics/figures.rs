@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use kaido_engine::shared::{SharedTotals, cycles};
-use kaido_engine::{DropReason, FramePool, HistogramTotals, PortId, PortTotals, WorkerCounters};
+use kaido_engine::{FramePool, HistogramTotals, PortId, PortTotals, WorkerCounters};
 use kaido_metrics::{Buckets, Exposition, Family, Format, Value};
 
 use super::process::Process;
@@ -154,9 +154,9 @@ impl Figures {
         let mut drops = out.family(&f::PORT_DROPS);
         for (port, totals) in &totals {
             // Zeros too: what appears for the first time has no rate.
-            for reason in DropReason::ALL {
-                let found = totals.drops.iter().find(|(found, _)| found == reason);
-                drops.add(&[&port.name, reason.name()], found.map_or(0, |&(_, count)| count));
+            for reason in totals.reasons.reasons() {
+                let found = totals.drops.iter().find(|(found, _)| *found == reason);
+                drops.add(&[&port.name, totals.reasons.name(reason)], found.map_or(0, |&(_, count)| count));
             }
         }
         let mut info = out.family(&f::PORT_INFO);

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{FromArgMatches, Subcommand};
 use kaido_engine::PortId;
 use kaido_metrics::Family;
+use kaido_ndn::NdnDrop;
 use kaido_ndn::face::{FaceBounds, FaceUri, Faces};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings, UnixAccess};
@@ -158,7 +159,7 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
     ports.opened.watch(worker_set.inboxes(), None)?;
     let board = ports.opened.board().clone();
     // Before those that are no ports of Ethernet.
-    let traces = PortTraces::new(worker_set.tracer(), board.clone());
+    let traces = PortTraces::new(worker_set.tracer(), NdnDrop::TABLE, board.clone());
     board.push(PortView::steady(HOST_PORT, &listening(config), kaido_wire::ndn::PACKET_MAX));
     if let Some(name) = team.shown() {
         board.push(PortView::steady(name, "rings", kaido_wire::ndn::PACKET_MAX));

@@ -87,8 +87,8 @@ impl ControlPlaneLink for N4Tunnels {
 /// Why the kernel did not send a message.
 fn reason(error: &io::Error) -> DropReason {
     match (error.kind(), error.raw_os_error()) {
-        (_, Some(libc::EMSGSIZE)) => DropReason::TooBig,
-        (ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable, _) => DropReason::NoRoute,
-        _ => DropReason::KernelPathFull,
+        (_, Some(libc::EMSGSIZE)) => DropReason::TOO_BIG,
+        (ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable, _) => DropReason::NO_ROUTE,
+        _ => DropReason::KERNEL_PATH_FULL,
     }
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use kaido_engine::{
     DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, PrefixRoute, Resolution,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
@@ -424,11 +425,11 @@ pub(super) fn add_to(totals: &mut PortTotals, port: usize, kernel: &[KernelCount
     // They were counted as sent when they were redirected.
     totals.tx_packets = totals.tx_packets.saturating_sub(lost.full + lost.refused);
     for (reason, count) in [
-        (DropReason::GateClosed, own.dropped(OffloadDrop::GateClosed)),
-        (DropReason::FarDrop, own.dropped(OffloadDrop::FarDrop)),
-        (DropReason::MbrExceeded, own.dropped(OffloadDrop::MbrExceeded)),
-        (DropReason::TxFull, lost.full),
-        (DropReason::TxError, lost.refused),
+        (UpfDrop::GATE_CLOSED, own.dropped(OffloadDrop::GateClosed)),
+        (UpfDrop::FAR_DROP, own.dropped(OffloadDrop::FarDrop)),
+        (UpfDrop::MBR_EXCEEDED, own.dropped(OffloadDrop::MbrExceeded)),
+        (DropReason::TX_FULL, lost.full),
+        (DropReason::TX_ERROR, lost.refused),
     ] {
         match totals.drops.iter_mut().find(|(found, _)| *found == reason) {
             Some((_, sum)) => *sum += count,

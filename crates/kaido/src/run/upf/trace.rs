@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kaido_engine::PortId;
 use kaido_n4::Seid;
+use kaido_upf::UpfDrop;
 use kaido_upf::control::{TraceBatch, TraceFilter, TracedPacket, Upf};
 use kaido_upf::node::NodeSettings;
 use kaido_upf::record::{Direction, KeyParts, SessionKey};
@@ -121,7 +122,7 @@ fn traced(packet: &TracedPacket, ports: &[PortView], settings: &NodeSettings) ->
         dispositions: record
             .dispositions
             .iter()
-            .map(|disposition| shown_disposition(disposition, |port| name(ports, port)))
+            .map(|disposition| shown_disposition(disposition, UpfDrop::TABLE, |port| name(ports, port)))
             .collect(),
     }
 }

@@ -259,5 +259,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
+        assert!(!text.contains("reason=\"ndn_"), "no drop reasons of other functions");
     }
 }
