@@ -37,7 +37,7 @@ pub enum Error {
 }
 
 /// Compiles `source` into `OUT_DIR/<stem>.o`, and has cargo run the build script again when it or one of `headers`
-/// changes, files or folders.
+/// changes, files or folders. Headers are included from these folders.
 ///
 /// # Errors
 /// [`Error`].
@@ -50,8 +50,10 @@ pub fn compile(source: &Path, headers: &[&Path]) -> Result<PathBuf, Error> {
     let object = PathBuf::from(variable("OUT_DIR")?).join(object_name(source));
     // clang for BPF does not look where Debian keeps asm/types.h.
     let multiarch = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH")?);
+    let folders = headers.iter().filter(|path| path.is_dir()).map(|path| format!("-I{}", path.display()));
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
+        .args(folders)
         .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?))
         .args(["-idirafter", &multiarch, "-c"])
         .arg(source)

@@ -132,7 +132,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn libbpf(action: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
+    /// Makes an error of libbpf this one, with what was tried.
+    pub fn libbpf(action: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
         move |source| match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => Self::Permission { action },
             _ => Self::Libbpf { action, source },

@@ -17,10 +17,10 @@ use kaido_gre::{
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::mounted::LoadedProgram;
-use crate::object::Aligned;
+use crate::object::ObjectBytes;
 use crate::{Error, QUEUES_MAX};
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gre.bpf.o")));
+static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/gre.bpf.o")));
 
 /// `enum gre_verdict`.
 const PASS: u8 = 0;
@@ -108,7 +108,7 @@ impl GreProgram {
     /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
     pub fn load(settings: &Settings, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
         let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
-        let mounted = LoadedProgram::load(OBJECT, name, multi_buffer, None)?;
+        let mounted = LoadedProgram::load(OBJECT, name, multi_buffer)?;
         let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
         let rules = settings.rules.iter().enumerate();
         let (numbers, raw): (Vec<_>, Vec<_>) = rules

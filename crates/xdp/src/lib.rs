@@ -1,4 +1,5 @@
-//! eBPF programs that steer user-plane packets into AF_XDP sockets, and their loader.
+//! eBPF programs that steer user-plane packets into AF_XDP sockets, and the loader of these and of programs of other crates
+//! ([`LoadedProgram`]).
 //!
 //! One [`Steering`] holds one program with maps of its own, for one interface:
 //!
@@ -19,7 +20,7 @@ mod attach;
 mod error;
 pub mod gre;
 mod mounted;
-mod object;
+pub mod object;
 pub mod offload;
 mod prefix;
 pub mod speed;

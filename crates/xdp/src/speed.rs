@@ -17,14 +17,14 @@ use kaido_wire::layout::{self, ContainerFields, EthernetFields, GtpuFields, Ipv4
 use kaido_wire::{EtherType, IpProtocol, MessageType, ethernet, gtpu, ipv4, udp};
 
 use crate::abi::{self, Config};
-use crate::object::{Aligned, map, open, program};
+use crate::object::{ObjectBytes, map, open, program};
 use crate::offload::{
-    Hop, Offload, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadKey, OffloadLine,
-    OffloadMatch, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
+    self, Hop, Offload, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadKey,
+    OffloadLine, OffloadMatch, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
 };
 use crate::{Action, Error};
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
+static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
 
 /// State of the generator at first.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -254,7 +254,7 @@ impl Speed {
         local: Ipv4Addr,
         vlans: &BTreeMap<Vlan, VlanRole>,
     ) -> Result<Self, Error> {
-        let object = open(OBJECT, "speed", Some((path, 1)))?;
+        let object = open(OBJECT, "speed", |map| offload::prepare(map, Some((path, 1))))?;
         let gtpu = map(&object, "gtpu_addrs")?;
         gtpu.update(&local.to_ipv6_mapped().octets(), &[1], MapFlags::ANY)
             .map_err(Error::libbpf("adding an entry to a BPF map"))?;
@@ -293,7 +293,7 @@ impl Speed {
     /// Nanoseconds a packet, and the last one.
     fn run(&self, packets: &SpeedPackets, flags: u32, repeat: u32) -> Result<(u64, Vec<u8>), Error> {
         let instance = match packets.direction {
-            OffloadDirection::Uplink => crate::offload::NO_INSTANCE,
+            OffloadDirection::Uplink => offload::NO_INSTANCE,
             OffloadDirection::Downlink => packets.instance.into(),
         };
         let mac = packets.frame.first_chunk().copied().unwrap_or_default();

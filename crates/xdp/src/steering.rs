@@ -11,12 +11,12 @@ use crate::Error;
 use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX, VLAN_IDS};
 use crate::attach::AttachMode;
 use crate::mounted::LoadedProgram;
-use crate::object::Aligned;
-use crate::offload::{NO_INSTANCE, Offload, OffloadCounters, OffloadPort, Vlan, VlanRole};
+use crate::object::ObjectBytes;
+use crate::offload::{self, NO_INSTANCE, Offload, OffloadCounters, OffloadPort, Vlan, VlanRole};
 use crate::prefix::{address_key, prefix_key};
 use crate::table::Table;
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
 
 /// What an interface is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,8 @@ impl Steering {
 
     fn load_object(config: SteeringConfig, fast: Option<(&Offload, u32)>) -> Result<Self, Error> {
         let name = program_name(config, fast.is_some());
-        let mounted = LoadedProgram::load(OBJECT, name, config.multi_buffer, fast)?;
+        let mounted =
+            LoadedProgram::load_with(OBJECT, name, config.multi_buffer, |map| offload::prepare(map, fast))?;
         let fast = fast.map(|_| OffloadPort::of(&mounted)).transpose()?;
         let steering = Self {
             config,

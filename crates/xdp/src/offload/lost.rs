@@ -8,9 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
 
 use crate::Error;
-use crate::object::{Aligned, map, route_prints};
+use crate::object::{ObjectBytes, map, route_prints};
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lost.bpf.o")));
+static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/lost.bpf.o")));
 
 /// Frames that a device did not take, since it is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -460,7 +460,7 @@ impl Offload {
     }
 
     /// Has a map of an object that is not yet loaded be this offload's, if it is one of those that are shared.
-    pub(crate) fn share(&self, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
+    fn share(&self, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
         let shared = match map.name().to_str() {
             Some("offload_globals") => self.globals.map(),
             Some("offload_buckets") => self.table.buckets().map(),
@@ -487,6 +487,20 @@ impl Offload {
     fn limits(&self) -> Limits {
         let (cells, policers) = (self.cells().len(), self.policers.len());
         Limits { cells, policers, templates: self.templates.len(), hops: self.hops.len() }
+    }
+}
+
+/// Prepares a map of an object that is not yet loaded: with an offload and so many slots of counters, or without its maps.
+pub(crate) fn prepare(map: &mut OpenMapMut<'_>, offload: Option<(&Offload, u32)>) -> Result<(), Error> {
+    match offload {
+        Some((_, slots)) if map.name() == "offload_counters" => {
+            map.set_max_entries(slots.max(1)).map_err(Error::libbpf("sizing a BPF map"))
+        }
+        Some((offload, _)) => offload.share(map),
+        None if map.name().to_string_lossy().starts_with("offload_") => {
+            map.set_autocreate(false).map_err(Error::libbpf("leaving out a BPF map"))
+        }
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use kaido_wire::layout::{self, EthernetFields};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{CONTAINER, Draw, Ends, FRAME_LEN, OBJECT, SEED, UPLINK, downlink, uplink, write};
-use crate::offload::OffloadDirection;
+use crate::offload::{self, OffloadDirection};
 use crate::{AttachMode, Error, LoadedProgram, interface_mac};
 
 /// Packets of a call, after which somebody is asked whether to stop.
@@ -60,12 +60,13 @@ impl LiveFrames {
     /// [`Error::Permission`], [`Error::AlreadyAttached`] and others of loading and attaching a program.
     pub fn open(from: u32, to: u32) -> Result<Self, Error> {
         let sink = |ifindex| {
-            let mut sink = LoadedProgram::load(OBJECT, "sink", false, None)?;
+            let mut sink =
+                LoadedProgram::load_with(OBJECT, "sink", false, |map| offload::prepare(map, None))?;
             sink.attach_to(ifindex, AttachMode::Auto)?;
             Ok(sink)
         };
         Ok(Self {
-            live: LoadedProgram::load(OBJECT, "live", false, None)?,
+            live: LoadedProgram::load_with(OBJECT, "live", false, |map| offload::prepare(map, None))?,
             sinks: [sink(from)?, sink(to)?],
             from,
         })
