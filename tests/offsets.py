@@ -37,7 +37,7 @@ OTHERS = {
     "crates/xdp/src/abi.rs": "structs that programs in the kernel read",
     "crates/xdp/src/offload/": "structs that programs in the kernel read",
     "crates/xdp/src/prefix.rs": "keys of a map",
-    "crates/xdp/src/gre.rs": "structs that programs in the kernel read",
+    "crates/gre/src/xdp.rs": "structs that programs in the kernel read",
 }
 
 

@@ -18,7 +18,6 @@
 mod abi;
 mod attach;
 mod error;
-pub mod gre;
 mod mounted;
 pub mod object;
 pub mod offload;

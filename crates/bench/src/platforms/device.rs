@@ -8,7 +8,7 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{FramePool, Function, KernelPath, PortId, Worker, WorkerSettings};
 use kaido_gre::Settings;
-use kaido_xdp::gre::{GreProgram, GreWork};
+use kaido_gre::xdp::{GreProgram, GreWork};
 use kaido_xdp::{AttachMode, Steering};
 use std::os::fd::AsFd;
 

@@ -3,7 +3,6 @@
 mod attach;
 mod counting;
 mod forward;
-mod gre_vectors;
 mod hostile;
 mod offload;
 mod rig;
@@ -13,6 +12,4 @@ mod spread;
 mod steer;
 mod table;
 mod traffic;
-#[path = "../../../gre/tests/it/vector/mod.rs"]
-mod vector;
 mod vectors;

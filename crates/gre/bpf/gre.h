@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gre.bpf.c and its loader (src/gre.rs) share. Numbers are in host byte order unless said otherwise. */
+/* What gre.bpf.c and its loader (src/xdp.rs) share. Numbers are in host byte order unless said otherwise. */
 #ifndef KAIDO_GRE_H
 #define KAIDO_GRE_H
 

@@ -1,4 +1,4 @@
-//! GRE header removal in the driver: `bpf/gre.bpf.c` and its loader, by the same rules as `kaido-gre`'s.
+//! GRE header removal in the driver: `bpf/gre.bpf.c` and its loader, by the same rules as the workers'.
 //!
 //! ```text
 //!           ┌─ no tunnel packet, or a rule that passes ─▶ the peer interface
@@ -11,14 +11,13 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use kaido_engine::{DropReason, PortId};
-use kaido_gre::{
-    Condition, Encapsulation, ForwardingMode, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict,
-};
+use kaido_xdp::object::ObjectBytes;
+use kaido_xdp::{Error, LoadedProgram, QUEUES_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::mounted::LoadedProgram;
-use crate::object::ObjectBytes;
-use crate::{Error, QUEUES_MAX};
+use crate::{
+    Condition, Encapsulation, ForwardingMode, KeyMatch, Prefix, Propagation, RuleTotals, Settings, Verdict,
+};
 
 static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/gre.bpf.o")));
 
