@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-const PROGRAMS: [&str; 3] = ["bpf/steer.bpf.c", "bpf/speed.bpf.c", "bpf/lost.bpf.c"];
+const PROGRAMS: [&str; 4] = ["bpf/port.bpf.c", "bpf/upf.bpf.c", "bpf/speed.bpf.c", "bpf/lost.bpf.c"];
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");

@@ -4,7 +4,7 @@
  * packet: repeated as it is, it would be timed on packets that miss. So each run first puts the packet back, as one of a
  * session drawn at random, so that neither record nor counter is in a cache; what that costs is timed by itself.
  */
-#include "steer.bpf.c"
+#include "upf.bpf.c"
 
 #include "speed.h"
 

@@ -12,10 +12,8 @@
 
 #include <bpf/bpf_endian.h>
 
-#include "steer.h"
+#include "steer.bpf.h"
 #include "wire.h"
-
-#define SPREAD_OFFSET_MAX 0x3fff /* no headers reach further */
 
 /* Finalizer of MurmurHash3, upper half: every bit of the value moves every bit of it. */
 static __always_inline __u32 spread_mix(__u64 value)
@@ -26,22 +24,6 @@ static __always_inline __u32 spread_mix(__u64 value)
 	value *= 0xc4ceb9fe1a85ec53ull;
 	value ^= value >> 33;
 	return value >> 32;
-}
-
-/* A UE's IPv4 address whole, of IPv6 the /64: the part that names the UE. */
-static __always_inline __u64 spread_address(const __u8 *address, int is_v6)
-{
-	if (is_v6) {
-		__u64 high;
-
-		__builtin_memcpy(&high, address, 8);
-		return bpf_be64_to_cpu(high);
-	} else {
-		__u32 word;
-
-		__builtin_memcpy(&word, address, 4);
-		return bpf_ntohl(word);
-	}
 }
 
 /* The source of the T-PDU at `offset`. */
@@ -70,7 +52,7 @@ static __always_inline int spread_tunnel(const void *data, const void *end, __u3
 	__u32 chain;
 	__u8 next;
 
-	if (offset > SPREAD_OFFSET_MAX || (const void *)(gtpu + 1) > end)
+	if (offset > HEADERS_MAX || (const void *)(gtpu + 1) > end)
 		return 0;
 	if ((gtpu->flags & GTPU_VERSION_MASK) != GTPU_VERSION || gtpu->type != GTPU_G_PDU)
 		return 0;

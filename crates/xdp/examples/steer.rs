@@ -16,9 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let interface = args.next().ok_or(usage)?;
     let roles = match args.next().as_deref() {
-        Some("gtpu") => Roles { gtpu: true, routed: false, ndn: false },
-        Some("routed") => Roles { gtpu: false, routed: true, ndn: false },
-        Some("both") => Roles { gtpu: true, routed: true, ndn: false },
+        Some("gtpu") => Roles { gtpu: true, routed: false },
+        Some("routed") => Roles { gtpu: false, routed: true },
+        Some("both") => Roles { gtpu: true, routed: true },
         _ => return Err(usage.into()),
     };
     let addresses = args.map(|text| text.parse()).collect::<Result<Vec<IpAddr>, _>>()?;

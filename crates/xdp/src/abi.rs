@@ -1,11 +1,7 @@
-//! `bpf/steer.h` in Rust: the same numbers, names and sizes. A change there is a change here.
+//! `bpf/upf.h` in Rust: the same numbers, names and sizes. A change there is a change here.
 
-/// Receive queues an interface may have.
-pub const QUEUES_MAX: u32 = 256;
 /// AF_XDP sockets a queue's packets may be spread over.
 pub const TARGETS_MAX: u32 = 16;
-/// GTP-U addresses, and local addresses, of one interface.
-pub const ADDRESSES_MAX: usize = 4096;
 /// UE prefixes of one interface.
 pub const PREFIXES_MAX: usize = 65536;
 
@@ -14,10 +10,7 @@ pub(crate) const ROLE_ROUTED: u32 = 2;
 pub(crate) const PREFIXES: u32 = 4;
 pub(crate) const BY_UE: u32 = 8;
 pub(crate) const BY_TEID: u32 = 16;
-pub(crate) const ROLE_NDN: u32 = 32;
 pub(crate) const VLANS: u32 = 64;
-/// Metadata of frames that the user plane returns to the kernel.
-pub(crate) const RETURNED: u32 = 0x4b41_4944;
 /// VLAN identifiers.
 pub(crate) const VLAN_IDS: u16 = 4096;
 
@@ -27,8 +20,7 @@ pub(crate) const VLAN_IDS: u16 = 4096;
 pub(crate) struct Config {
     pub(crate) flags: u32,
     pub(crate) mac: [u8; 6],
-    /// In host byte order, unlike there.
-    ndn_udp: u16,
+    spare: u16,
     pub(crate) targets: u32,
     pub(crate) instance: u32,
 }
@@ -37,27 +29,18 @@ const _: () = assert!(size_of::<Config>() == 20);
 
 impl Config {
     pub(crate) const fn new(flags: u32, mac: [u8; 6], targets: u32, instance: u32) -> Self {
-        Self { flags, mac, ndn_udp: 0, targets, instance }
-    }
-
-    /// With the port of the UDP that is NDN.
-    pub(crate) const fn with_ndn_udp(self, ndn_udp: u16) -> Self {
-        Self { ndn_udp, ..self }
+        Self { flags, mac, spare: 0, targets, instance }
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 20] {
         let mut bytes = [0; size_of::<Self>()];
         bytes[..4].copy_from_slice(&self.flags.to_ne_bytes());
         bytes[4..10].copy_from_slice(&self.mac);
-        bytes[10..12].copy_from_slice(&self.ndn_udp.to_be_bytes());
         bytes[12..16].copy_from_slice(&self.targets.to_ne_bytes());
         bytes[16..].copy_from_slice(&self.instance.to_ne_bytes());
         bytes
     }
 }
-
-/// `struct steer_address`: IPv6, or IPv4 as `::ffff:a.b.c.d`, network byte order.
-pub(crate) type Address = [u8; 16];
 
 /// What a packet is, when it is the user plane's (`enum steer_class`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +54,13 @@ pub enum Class {
     RoutedV4 = 2,
     /// IPv6 on an interface with the routed role.
     RoutedV6 = 3,
-    /// A frame of NDN.
-    Ndn = 4,
     /// A frame in a VLAN that is a port of its own, but for G-PDUs to a GTP-U address.
-    Vlan = 5,
+    Vlan = 4,
 }
 
 impl Class {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 6] =
-        [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6, Self::Ndn, Self::Vlan];
+    pub const ALL: [Self; 5] = [Self::Gtpu, Self::GtpuFragment, Self::RoutedV4, Self::RoutedV6, Self::Vlan];
 
     /// The name in metrics.
     pub const fn name(self) -> &'static str {
@@ -89,7 +69,6 @@ impl Class {
             Self::GtpuFragment => "gtpu_fragment",
             Self::RoutedV4 => "routed_v4",
             Self::RoutedV6 => "routed_v6",
-            Self::Ndn => "ndn",
             Self::Vlan => "vlan",
         }
     }
@@ -109,7 +88,7 @@ pub enum Pass {
     Local = 3,
     /// Multicast, broadcast, link-local, loopback, unspecified.
     NotUnicast = 4,
-    /// Routed role, NDN or in a VLAN that is a port of its own, but not sent to our MAC.
+    /// Routed role or in a VLAN that is a port of its own, but not sent to our MAC.
     OtherMac = 5,
     /// Routed role, but outside the UE prefixes.
     NoPrefix = 6,
@@ -154,7 +133,7 @@ pub struct Counters {
     passed: [u64; Pass::ALL.len()],
 }
 
-const _: () = assert!(size_of::<Counters>() == 160);
+const _: () = assert!(size_of::<Counters>() == 144);
 
 impl Counters {
     /// Handed to the AF_XDP socket of their queue.
@@ -188,26 +167,11 @@ impl Counters {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::port::in_header::in_header;
 
-    const HEADER: &str = include_str!("../bpf/steer.h");
-
-    /// The value behind a name in a header: `#define NAME 1u`, `#define NAME 0x1u` or `NAME = 1,`.
-    pub(crate) fn in_header(header: &str, name: &str) -> u64 {
-        let line = header
-            .lines()
-            .map(|line| line.trim_start().trim_start_matches("#define "))
-            .find(|line| {
-                line.starts_with(name)
-                    && !line[name.len()..].starts_with(|c: char| c == '_' || c.is_alphanumeric())
-            })
-            .unwrap_or_else(|| panic!("{name} is not in the header"));
-        let value = line[name.len()..].trim_start_matches([' ', '=']);
-        let (digits, radix) = value.strip_prefix("0x").map_or((value, 10), |hex| (hex, 16));
-        let digits: String = digits.chars().take_while(|c| c.is_digit(radix)).collect();
-        u64::from_str_radix(&digits, radix).unwrap()
-    }
+    const HEADER: &str = include_str!("../bpf/upf.h");
 
     #[test]
     fn numbers_are_those_of_the_header() {
@@ -217,12 +181,9 @@ pub(crate) mod tests {
             ("STEER_PREFIXES", u64::from(PREFIXES)),
             ("STEER_BY_UE", u64::from(BY_UE)),
             ("STEER_BY_TEID", u64::from(BY_TEID)),
-            ("STEER_ROLE_NDN", u64::from(ROLE_NDN)),
             ("STEER_VLANS", u64::from(VLANS)),
             ("STEER_VLANS_MAX", u64::from(VLAN_IDS)),
             ("STEER_TARGETS_MAX", u64::from(TARGETS_MAX)),
-            ("STEER_QUEUES_MAX", u64::from(QUEUES_MAX)),
-            ("STEER_ADDRESSES_MAX", ADDRESSES_MAX as u64),
             ("STEER_PREFIXES_MAX", PREFIXES_MAX as u64),
             ("STEER_CLASSES", Class::ALL.len() as u64),
             ("STEER_PASSES", Pass::ALL.len() as u64),
@@ -240,13 +201,13 @@ pub(crate) mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = Counters::default();
-        let value: Vec<u8> = (1..=20u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=18u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.redirected(Class::Gtpu), 2);
-        assert_eq!(counters.no_socket(Class::Gtpu), 14);
-        assert_eq!(counters.passed(Pass::NotConfigured), 26);
-        assert_eq!(counters.passed(Pass::NotGtpu), 40);
-        assert_eq!(counters.total(), 2 * (1..=20).sum::<u64>());
+        assert_eq!(counters.no_socket(Class::Gtpu), 12);
+        assert_eq!(counters.passed(Pass::NotConfigured), 22);
+        assert_eq!(counters.passed(Pass::NotGtpu), 36);
+        assert_eq!(counters.total(), 2 * (1..=18).sum::<u64>());
     }
 }

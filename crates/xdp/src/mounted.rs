@@ -6,9 +6,9 @@ use std::time::Duration;
 use libbpf_rs::{MapHandle, Object, OpenMapMut, ProgramInput};
 
 use crate::Error;
-use crate::abi;
 use crate::attach::{AttachMode, Link};
 use crate::object::{ObjectBytes, map, open, program};
+use crate::port::RETURNED;
 
 /// What a program said of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct TestRun {
     pub duration: Duration,
 }
 
-/// What every loaded program can do: [`Steering`](crate::Steering) is one, and functions have others.
+/// What every loaded program can do: [`PortSteering`](crate::PortSteering) is one, and functions have others.
 #[derive(Debug)]
 pub struct LoadedProgram {
     // Before the object: taken off before its maps go.
@@ -137,7 +137,7 @@ impl LoadedProgram {
         // Octets of the metadata.
         const MARK: u32 = 4;
         let Some(ifindex) = self.ifindex() else { return Err(Error::missing("finding the interface")) };
-        let mut marked = abi::RETURNED.to_ne_bytes().to_vec();
+        let mut marked = RETURNED.to_ne_bytes().to_vec();
         marked.extend_from_slice(frame);
         self.run_live(&marked, MARK, ifindex, 1)?.map_err(Error::libbpf("returning a frame to the kernel"))
     }

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::Error;
-use crate::abi::{self, ADDRESSES_MAX, Config, Counters, PREFIXES_MAX, QUEUES_MAX, TARGETS_MAX, VLAN_IDS};
+use crate::abi::{self, Config, Counters, PREFIXES_MAX, TARGETS_MAX, VLAN_IDS};
 use crate::attach::AttachMode;
+use crate::maps::{self, Table, address_key, prefix_key};
 use crate::mounted::LoadedProgram;
 use crate::object::ObjectBytes;
 use crate::offload::{self, NO_INSTANCE, Offload, OffloadCounters, OffloadPort, Vlan, VlanRole};
-use crate::prefix::{address_key, prefix_key};
-use crate::table::Table;
+use crate::port::{ADDRESSES_MAX, QUEUES_MAX};
 
-static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/upf.bpf.o")));
 
 /// What an interface is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,8 +25,6 @@ pub struct Roles {
     pub gtpu: bool,
     /// N6, SGi: take what is routed through us.
     pub routed: bool,
-    /// Take frames of NDN to our MAC address, or to a group.
-    pub ndn: bool,
 }
 
 /// What a program is loaded with, and keeps.
@@ -79,8 +77,6 @@ pub struct Steering {
     guarded: Vec<IpAddr>,
     prefixes: Table<20>,
     by: SteerBy,
-    /// Port of the UDP that is NDN; 0 for none.
-    ndn_udp: u16,
     vlans: MapHandle,
     /// VLANs whose frames are all the user plane's.
     own_vlans: BTreeSet<u16>,
@@ -141,7 +137,6 @@ impl Steering {
             guarded: Vec::new(),
             prefixes: Table::new(mounted.map("ue_prefixes")?, "UE prefixes", PREFIXES_MAX),
             by: SteerBy::Queue,
-            ndn_udp: 0,
             vlans: mounted.map("vlans")?,
             own_vlans: BTreeSet::new(),
             fast,
@@ -157,17 +152,6 @@ impl Steering {
     /// [`Error::TooMany`], [`Error::Libbpf`].
     pub fn set_gtpu_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
         self.gtpu.replace(&addresses.iter().copied().map(address_key).collect())
-    }
-
-    /// Has an NDN router's interface take UDP to this port of these addresses, too, and all fragments of UDP to them, of which
-    /// nobody can tell the port. Port 0 takes none.
-    ///
-    /// # Errors
-    /// [`Error::TooMany`], [`Error::Libbpf`].
-    pub fn set_ndn_udp(&mut self, addresses: &[IpAddr], port: u16) -> Result<(), Error> {
-        self.gtpu.replace(&addresses.iter().copied().map(address_key).collect())?;
-        self.ndn_udp = port;
-        self.write_config()
     }
 
     /// Addresses the kernel answers for on a routed interface. Those that stay are never missing.
@@ -244,16 +228,7 @@ impl Steering {
     /// # Errors
     /// [`Error::Queue`], [`Error::Targets`], [`Error::NotASocket`], [`Error::Permission`].
     pub fn register_target(&mut self, queue: u32, target: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        let place = socket_place(queue, target)?;
-        let value = socket.as_raw_fd().to_ne_bytes();
-        self.sockets.update(&place.to_ne_bytes(), &value, MapFlags::ANY).map_err(|source| {
-            match source.kind() {
-                libbpf_rs::ErrorKind::PermissionDenied => {
-                    Error::Permission { action: "registering a socket" }
-                }
-                _ => Error::NotASocket { queue, source },
-            }
-        })
+        maps::register_socket(&self.sockets, socket_place(queue, target)?, queue, socket)
     }
 
     /// Takes a queue's first socket out: from then on its packets are dropped and counted. A no-op when there is none.
@@ -269,12 +244,7 @@ impl Steering {
     /// # Errors
     /// [`Error::Queue`], [`Error::Targets`], [`Error::Libbpf`].
     pub fn unregister_target(&mut self, queue: u32, target: u32) -> Result<(), Error> {
-        match self.sockets.delete(&socket_place(queue, target)?.to_ne_bytes()) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(Error::libbpf("unregistering a socket")(error))
-            }
-            _ => Ok(()),
-        }
+        maps::unregister_socket(&self.sockets, socket_place(queue, target)?)
     }
 
     /// The network instance of untagged packets to UEs on this interface, for the offload; none leaves them to the
@@ -331,7 +301,7 @@ impl Steering {
     pub fn offload_counters_of(&self, slot: u32) -> Result<OffloadCounters, Error> {
         let fast = self.fast.as_ref().ok_or(Error::NoOffload)?;
         let mut sum = OffloadCounters::default();
-        for value in per_cpu(&fast.counters, slot)? {
+        for value in maps::per_cpu(&fast.counters, slot)? {
             sum.add(&value);
         }
         Ok(sum)
@@ -343,7 +313,7 @@ impl Steering {
     /// [`Error::Libbpf`].
     pub fn counters(&self) -> Result<Counters, Error> {
         let mut sum = Counters::default();
-        for value in per_cpu(&self.counters, 0)? {
+        for value in maps::per_cpu(&self.counters, 0)? {
             sum.add(&value);
         }
         Ok(sum)
@@ -354,19 +324,18 @@ impl Steering {
     }
 
     fn write_flags(&self, prefixes: bool) -> Result<(), Error> {
-        let Roles { gtpu, routed, ndn } = self.config.roles;
+        let Roles { gtpu, routed } = self.config.roles;
         let flag = |set, bit| if set { bit } else { 0 };
         let (by, targets) = match self.by {
             SteerBy::Queue => (0, 1),
             SteerBy::Ue { targets } => (abi::BY_UE, targets),
             SteerBy::Teid { targets } => (abi::BY_TEID, targets),
         };
-        let roles = flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED) | flag(ndn, abi::ROLE_NDN);
+        let roles = flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED);
         let vlans = flag(!self.own_vlans.is_empty(), abi::VLANS);
         let flags = roles | flag(prefixes, abi::PREFIXES) | by | vlans;
         let instance = self.fast.as_ref().and_then(|fast| fast.instance).map_or(NO_INSTANCE, u32::from);
-        let value =
-            Config::new(flags, self.config.mac, targets, instance).with_ndn_udp(self.ndn_udp).to_bytes();
+        let value = Config::new(flags, self.config.mac, targets, instance).to_bytes();
         self.config_map
             .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(Error::libbpf("configuring the XDP program"))
@@ -404,11 +373,4 @@ fn program_name(config: SteeringConfig, fast: bool) -> &'static str {
         (true, false) => "offload_plain",
         (true, true) => "offload_frags",
     }
-}
-
-/// The values of an element of a per-CPU array.
-fn per_cpu(map: &MapHandle, at: u32) -> Result<Vec<Vec<u8>>, Error> {
-    let values =
-        map.lookup_percpu(&at.to_ne_bytes(), MapFlags::ANY).map_err(Error::libbpf("reading the counters"))?;
-    Ok(values.unwrap_or_default())
 }

@@ -225,7 +225,7 @@ pub(crate) fn program(
     at: usize,
     settings: &NodeSettings,
 ) -> Result<Steering, Reason> {
-    let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
+    let roles = Roles { gtpu: at == 0, routed: at == 1 };
     let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
     let mut program = tables.with(|offload| Steering::load_offload(config, offload)).map_err(because)?;
     if at == 0 {

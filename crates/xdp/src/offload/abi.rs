@@ -479,7 +479,7 @@ impl OffloadCounters {
 mod tests {
     use super::super::OffloadDirection;
     use super::*;
-    use crate::abi::tests::in_header;
+    use crate::port::in_header::in_header;
 
     const HEADER: &str = include_str!("../../bpf/offload.h");
 

@@ -50,9 +50,8 @@ use self::shared::SharedArray;
 use self::table::RecordTable;
 use self::usage::Usage;
 use crate::Error;
-use crate::abi::ADDRESSES_MAX;
-use crate::prefix::address_key;
-use crate::table::Table;
+use crate::maps::{Table, address_key};
+use crate::port::ADDRESSES_MAX;
 
 pub(crate) use self::abi::NO_INSTANCE;
 pub(crate) use self::port::OffloadPort;

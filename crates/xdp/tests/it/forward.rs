@@ -80,8 +80,8 @@ fn packets_cross_both_ways() {
     }
     Pair::run(2, 1, 1500, |pair| {
         let path = path(pair);
-        let n6 = attach("kb-a0", Roles { gtpu: false, routed: true, ndn: false }, Some(&path));
-        let n3 = attach("kb-a1", Roles { gtpu: true, routed: false, ndn: false }, Some(&path));
+        let n6 = attach("kb-a0", Roles { gtpu: false, routed: true }, Some(&path));
+        let n3 = attach("kb-a1", Roles { gtpu: true, routed: false }, Some(&path));
         let (server, gnb, _far) = pair.far(|| {
             // A veth takes redirected frames where it has a program of its own; one without roles passes all.
             let far = ["kb-b0", "kb-b1"].map(|name| attach(name, Roles::default(), None));

@@ -5,6 +5,7 @@ mod counting;
 mod forward;
 mod hostile;
 mod offload;
+mod port;
 mod rig;
 mod rules;
 mod speed;

@@ -205,7 +205,7 @@ fn tenants_have_vlans_both_ways() {
 #[test]
 fn a_vlan_has_roles_and_counters_of_its_own() {
     with_node("a_vlan_has_roles_and_counters_of_its_own", |mut node| {
-        let roles = Roles { gtpu: false, routed: false, ndn: false };
+        let roles = Roles { gtpu: false, routed: false };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
         node.steering = Steering::load_offload_slots(config, &node.path, 3).unwrap();
         node.steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();

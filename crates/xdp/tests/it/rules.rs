@@ -60,7 +60,7 @@ impl Node {
             ..Hop::default()
         };
         path.set_hop(N6, Some(&hop)).unwrap();
-        let roles = Roles { gtpu: true, routed: false, ndn: false };
+        let roles = Roles { gtpu: true, routed: false };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
         let mut steering = Steering::load_offload(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();

@@ -104,7 +104,7 @@ fn samples() -> Vec<Sample> {
 
 /// Programs of which each has a socket in one place of sixteen only.
 fn programs(by: SteerBy, socket: &kaido_xsk::Socket) -> Vec<Steering> {
-    let roles = Roles { gtpu: true, routed: true, ndn: false };
+    let roles = Roles { gtpu: true, routed: true };
     let program = |target| {
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
         let mut steering = Steering::load(config).unwrap();

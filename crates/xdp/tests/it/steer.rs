@@ -11,9 +11,9 @@ use crate::rig::frame::{self, Mac, eth, fragment_v4, tcp, udp, v4, v6, vlan};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
 const OTHER: Mac = [2, 0, 0, 0, 0, 9];
-const GTPU: Roles = Roles { gtpu: true, routed: false, ndn: false };
-const ROUTED: Roles = Roles { gtpu: false, routed: true, ndn: false };
-const BOTH: Roles = Roles { gtpu: true, routed: true, ndn: false };
+const GTPU: Roles = Roles { gtpu: true, routed: false };
+const ROUTED: Roles = Roles { gtpu: false, routed: true };
+const BOTH: Roles = Roles { gtpu: true, routed: true };
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -112,45 +112,10 @@ fn gtpu_leaves_the_rest_to_the_kernel() {
     });
 }
 
-/// An NDN router takes its own protocol and leaves IP to the kernel; nobody else takes it.
+/// Another function's protocol is none of the user plane's.
 #[test]
-fn frames_of_ndn_are_the_routers() {
-    as_root("frames_of_ndn_are_the_routers", || {
-        let router = load(Roles { gtpu: false, routed: false, ndn: true }, false);
-        let group = [1, 0, 0x5e, 0, 0x17, 0xaa];
-        for (name, frame, want) in [
-            ("to us", eth(OURS, 0x8624, &[5, 0]), Ours(Class::Ndn)),
-            ("to a group", eth(group, 0x8624, &[5, 0]), Ours(Class::Ndn)),
-            ("behind a tag", eth(OURS, 0x8100, &vlan(7, 0x8624, &[5, 0])), Ours(Class::Ndn)),
-            ("to another", eth(OTHER, 0x8624, &[5, 0]), Kernel(Pass::OtherMac)),
-            ("ARP", eth([255; 6], 0x0806, &[0; 28]), Kernel(Pass::NotIp)),
-            ("IP", eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(6363, b""))), Kernel(Pass::NotGtpu)),
-        ] {
-            check(&router, name, &frame, want);
-        }
-        let mut router = router;
-        router.set_ndn_udp(&["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()], 6363).unwrap();
-        let piece = fragment_v4("192.0.2.1", 17, true, 100, b"rest");
-        for (name, frame, want) in [
-            ("UDP", eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(6363, b""))), Ours(Class::Ndn)),
-            ("UDP over IPv6", eth(OURS, 0x86dd, &v6("2001:db8::1", 17, &udp(6363, b""))), Ours(Class::Ndn)),
-            ("a piece", eth(OURS, 0x0800, &piece), Ours(Class::Ndn)),
-            ("another port", eth(OURS, 0x0800, &v4("192.0.2.1", 17, &udp(53, b""))), Kernel(Pass::NotGtpu)),
-            (
-                "another address",
-                eth(OURS, 0x0800, &v4("192.0.2.9", 17, &udp(6363, b""))),
-                Kernel(Pass::NotGtpu),
-            ),
-            (
-                "another MAC",
-                eth(OTHER, 0x0800, &v4("192.0.2.1", 17, &udp(6363, b""))),
-                Kernel(Pass::OtherMac),
-            ),
-            ("TCP", eth(OURS, 0x0800, &v4("192.0.2.1", 6, &udp(6363, b""))), Kernel(Pass::NotGtpu)),
-            ("frames still", eth(OURS, 0x8624, &[5, 0]), Ours(Class::Ndn)),
-        ] {
-            check(&router, name, &frame, want);
-        }
+fn frames_of_ndn_are_the_kernels() {
+    as_root("frames_of_ndn_are_the_kernels", || {
         check(&load(BOTH, false), "a user plane", &eth(OURS, 0x8624, &[5, 0]), Kernel(Pass::NotIp));
     });
 }
@@ -484,7 +449,7 @@ fn a_registered_socket_gets_the_packet() {
 #[test]
 fn a_vlan_of_our_own_is_taken_whole() {
     as_root("a_vlan_of_our_own_is_taken_whole", || {
-        let none = Roles { gtpu: false, routed: false, ndn: false };
+        let none = Roles { gtpu: false, routed: false };
         for multi_buffer in [false, true] {
             let mut steering = load(none, multi_buffer);
             let gtpu = v4("192.0.2.1", 17, &udp(2152, b"gtpu"));

@@ -247,7 +247,7 @@ fn a_routed_interface_takes_what_is_for_ues() {
         return;
     }
     Pair::run(1, 1, 1500, |pair| {
-        let roles = Roles { gtpu: false, routed: true, ndn: false };
+        let roles = Roles { gtpu: false, routed: true };
         let mac = pair.mac("kb-a0");
         let mut steering = Steering::load(SteeringConfig { roles, mac, multi_buffer: false }).unwrap();
         steering.set_local_addresses(&["10.77.0.1".parse().unwrap(), "fd77:0::1".parse().unwrap()]).unwrap();

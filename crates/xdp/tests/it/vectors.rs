@@ -161,8 +161,8 @@ fn programs(path: &Offload, vector: &Vector) -> BTreeMap<String, Steering> {
         steering.set_instance(roles.routed.then_some(0)).unwrap();
         (port.name.clone(), steering)
     };
-    let gtpu = Roles { gtpu: true, routed: false, ndn: false };
-    let routed = Roles { gtpu: false, routed: true, ndn: false };
+    let gtpu = Roles { gtpu: true, routed: false };
+    let routed = Roles { gtpu: false, routed: true };
     BTreeMap::from([program(n3, gtpu), program(n6, routed)])
 }
 

@@ -109,7 +109,6 @@ impl PortRequirements for PortNeeds<'_> {
             roles: Roles {
                 gtpu: untagged.is_some_and(is_gtpu),
                 routed: untagged.is_some_and(|port| port.roles.get_ref().contains(&Role::N6)),
-                ndn: false,
             },
             mac: interface.mac,
             multi_buffer,

@@ -102,7 +102,7 @@ impl Port {
 
 /// Steering for GTP-U to `address` on an interface of the thread's namespace.
 pub fn gtpu(interface: &str, address: &str, multi_buffer: bool) -> Steering {
-    let roles = Roles { gtpu: true, routed: false, ndn: false };
+    let roles = Roles { gtpu: true, routed: false };
     let config = SteeringConfig { roles, mac: [0; 6], multi_buffer };
     let mut steering = Steering::load(config).unwrap();
     steering.set_gtpu_addresses(&[address.parse().unwrap()]).unwrap();

@@ -188,7 +188,7 @@ impl Node {
         path.insert_or_replace(UE_KEY, &record(OffloadDirection::Downlink)).unwrap();
         let key = OffloadKey::Ipv6 { instance: 0, address: UE6 };
         path.insert_or_replace(key, &record(OffloadDirection::Downlink)).unwrap();
-        let roles = Roles { gtpu: true, routed: true, ndn: false };
+        let roles = Roles { gtpu: true, routed: true };
         let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
         let mut steering = Steering::load_offload(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into(), LOCAL6.into()]).unwrap();
