@@ -34,9 +34,9 @@ OTHERS = {
     "crates/ndn/src/tier/": "the disk tier's own format",
     "crates/kaido/src/sim/link.rs": "the type of a PFCP message",
     "crates/upf/src/apps/quic.rs": "nonces and blocks of a cipher",
-    "crates/xdp/src/abi.rs": "structs that programs in the kernel read",
     "crates/xdp/src/port/abi.rs": "structs that programs in the kernel read",
-    "crates/xdp/src/offload/": "structs that programs in the kernel read",
+    "crates/upf-xdp/src/abi.rs": "structs that programs in the kernel read",
+    "crates/upf-xdp/src/offload/": "structs that programs in the kernel read",
     "crates/xdp/src/prefix.rs": "keys of a map",
     "crates/gre/src/xdp.rs": "structs that programs in the kernel read",
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 pub use crate::prefix::{address_key, prefix_key};
+pub use crate::shared::{Mapping, SharedArray, options, page_size};
 pub use crate::table::Table;
 
 use crate::Error;

@@ -144,7 +144,10 @@ impl LoadedProgram {
 
     /// Runs the program `repeat` times on copies of a frame that come in by an interface, and does with them what it says. The first
     /// octets are metadata, so many. The inner error is the kernel's.
-    pub(crate) fn run_live(
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`] when the object has no such program.
+    pub fn run_live(
         &self,
         frame: &[u8],
         metadata: u32,

@@ -9,7 +9,8 @@ use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{FramePool, Function, KernelPath, PortId, Worker, WorkerSettings};
 use kaido_gre::Settings;
 use kaido_gre::xdp::{GreProgram, GreWork};
-use kaido_xdp::{AttachMode, PortSteering, Steering};
+use kaido_upf_xdp::Steering;
+use kaido_xdp::{AttachMode, PortSteering};
 use std::os::fd::AsFd;
 
 use super::PLATFORM;

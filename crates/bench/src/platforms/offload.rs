@@ -22,9 +22,9 @@ use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarg
 use kaido_upf::qos::Policers;
 use kaido_upf::record::EncapTemplate;
 use kaido_upf::usage::UsageCounters;
-use kaido_upf_xdp::SharedOffload;
-use kaido_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
-use kaido_xdp::{AttachMode, Offload, OffloadConfig, Roles, Steering, SteeringConfig};
+use kaido_upf_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
+use kaido_upf_xdp::{Offload, OffloadConfig, Roles, SharedOffload, Steering, SteeringConfig};
+use kaido_xdp::AttachMode;
 use serde::Serialize;
 
 use super::device::Reason;

@@ -6,7 +6,7 @@ use kaido_metrics::{Exposition, Family, Format};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
 use kaido_upf::record::RecordForm;
-use kaido_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
+use kaido_upf_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
 
 use super::Controls;
 use crate::run::metrics::{Figures, families as f, one};
