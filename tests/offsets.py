@@ -34,10 +34,11 @@ OTHERS = {
     "crates/ndn/src/tier/": "the disk tier's own format",
     "crates/sim/src/link.rs": "the type of a PFCP message",
     "crates/upf/src/apps/quic.rs": "nonces and blocks of a cipher",
-    "crates/xdp/src/abi.rs": "structs that programs in the kernel read",
-    "crates/xdp/src/offload/": "structs that programs in the kernel read",
+    "crates/xdp/src/port/abi.rs": "structs that programs in the kernel read",
+    "crates/upf-xdp/src/abi.rs": "structs that programs in the kernel read",
+    "crates/upf-xdp/src/offload/": "structs that programs in the kernel read",
     "crates/xdp/src/prefix.rs": "keys of a map",
-    "crates/xdp/src/gre.rs": "structs that programs in the kernel read",
+    "crates/gre/src/xdp.rs": "structs that programs in the kernel read",
 }
 
 

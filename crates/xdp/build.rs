@@ -1,18 +1,19 @@
-//! Compiles the eBPF programs of `bpf/`.
+//! Compiles the eBPF program of `bpf/`, and tells the build scripts of crates with programs of their own where the headers are
+//! (`DEP_KAIDO_XDP_HEADERS`).
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const PROGRAMS: [&str; 4] = ["bpf/steer.bpf.c", "bpf/speed.bpf.c", "bpf/gre.bpf.c", "bpf/lost.bpf.c"];
-
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
-    for program in PROGRAMS {
-        // The folder: any header.
-        if let Err(error) = kaido_bpf_build::compile(Path::new(program), &[Path::new("bpf")]) {
+    let Ok(headers) = std::path::absolute("bpf") else { return ExitCode::FAILURE };
+    println!("cargo::metadata=HEADERS={}", headers.display());
+    // The folder: any header.
+    match kaido_bpf_build::compile(Path::new("bpf/port.bpf.c"), &[Path::new("bpf")]) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
             eprintln!("error: {error}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }

@@ -13,11 +13,10 @@ use std::sync::atomic::AtomicBool;
 
 use kaido_engine::FramePool;
 use kaido_upf::node::NodeSettings;
-use kaido_upf_xdp::SharedOffload;
+use kaido_upf_xdp::offload::OffloadDirection;
+use kaido_upf_xdp::speed::{FRAME_LEN, Speed, SpeedPackets};
+use kaido_upf_xdp::{OffloadConfig, OffloadError, SharedOffload};
 use kaido_wire::checksum;
-use kaido_xdp::OffloadConfig;
-use kaido_xdp::offload::OffloadDirection;
-use kaido_xdp::speed::{FRAME_LEN, Speed, SpeedPackets};
 use serde::Serialize;
 
 use crate::BenchError;
@@ -135,7 +134,7 @@ impl Kernel {
     }
 
     /// Why packets are left to workers: by the node's own reasons, where it has any.
-    fn reason(&self, error: &kaido_xdp::Error) -> Reason {
+    fn reason(&self, error: &OffloadError) -> Reason {
         let why: Vec<_> = self.left.iter().map(|(reason, _)| reason.as_str()).collect();
         if why.is_empty() { error.to_string() } else { format!("the kernel leaves it: {}", why.join("; ")) }
     }

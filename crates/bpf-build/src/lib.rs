@@ -13,8 +13,10 @@ const CLANG: &str = "clang-19";
 /// A program could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not run by cargo, or without `libbpf-sys` among the crate's dependencies.
-    #[error("{0} is not set; run through cargo, in a crate that depends on libbpf-sys")]
+    /// Not run by cargo, or without `libbpf-sys` among the crate's dependencies; or without `kaido-xdp`, for a function's program.
+    #[error(
+        "{0} is not set; run through cargo, in a crate that depends on libbpf-sys, a function's on kaido-xdp too"
+    )]
     Environment(&'static str),
     /// The compiler is not there.
     #[error(
@@ -37,7 +39,7 @@ pub enum Error {
 }
 
 /// Compiles `source` into `OUT_DIR/<stem>.o`, and has cargo run the build script again when it or one of `headers`
-/// changes, files or folders.
+/// changes, files or folders. Headers are included from these folders.
 ///
 /// # Errors
 /// [`Error`].
@@ -50,8 +52,10 @@ pub fn compile(source: &Path, headers: &[&Path]) -> Result<PathBuf, Error> {
     let object = PathBuf::from(variable("OUT_DIR")?).join(object_name(source));
     // clang for BPF does not look where Debian keeps asm/types.h.
     let multiarch = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH")?);
+    let folders = headers.iter().filter(|path| path.is_dir()).map(|path| format!("-I{}", path.display()));
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
+        .args(folders)
         .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?))
         .args(["-idirafter", &multiarch, "-c"])
         .arg(source)
@@ -63,6 +67,17 @@ pub fn compile(source: &Path, headers: &[&Path]) -> Result<PathBuf, Error> {
         Ok(_) => Err(Error::Source { clang, path: source.to_owned() }),
         Err(source) => Err(Error::Compiler { clang, source }),
     }
+}
+
+/// As [`compile`], a program of a function's crate: its headers are those beside it and those of `kaido-xdp`, on which the crate
+/// depends.
+///
+/// # Errors
+/// [`Error`].
+pub fn compile_function(source: &Path) -> Result<PathBuf, Error> {
+    let shared = PathBuf::from(variable("DEP_KAIDO_XDP_HEADERS")?);
+    let beside = source.parent().unwrap_or(Path::new(""));
+    compile(source, &[beside, &shared])
 }
 
 /// `steer.bpf.c` becomes `steer.bpf.o`.

@@ -6,8 +6,8 @@
 //!                                     │
 //!                                     └──▶ pass · drop · left to the kernel
 //! ```
-//! [`Settings`] say what is done, [`Gre`] does it on the engine's workers, one for each. The reverse,
-//! [`Encapsulation`], is as stateless.
+//! [`Settings`] say what is done, [`Gre`] does it on the engine's workers, one for each, and [`xdp::GreProgram`] in the driver. The
+//! reverse, [`Encapsulation`], is as stateless.
 
 mod counters;
 mod drop_reason;
@@ -15,6 +15,7 @@ mod matching;
 mod parse;
 mod path;
 mod rules;
+pub mod xdp;
 
 pub use counters::{RuleCounters, RuleTotals};
 pub use drop_reason::GreDrop;

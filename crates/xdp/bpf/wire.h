@@ -14,7 +14,6 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_IPV6 0x86DD
 #define ETH_P_8021AD 0x88A8
-#define ETH_P_NDN 0x8624
 #define VLAN_TAGS_MAX 2
 
 #define IPPROTO_HOPOPTS 0

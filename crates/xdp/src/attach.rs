@@ -168,7 +168,7 @@ fn interface_name(ifindex: u32) -> Result<String, Error> {
 }
 
 /// The MAC address of an Ethernet interface of the calling thread's network namespace: what
-/// [`SteeringConfig::mac`](crate::SteeringConfig::mac) wants.
+/// [`PortSteeringConfig::mac`](crate::PortSteeringConfig::mac) wants.
 ///
 /// # Errors
 /// [`Error::NoInterface`].

@@ -85,25 +85,18 @@ pub enum Error {
         queue: u32,
     },
     /// A queue has not so many sockets.
-    #[error("{targets} sockets of a queue: at least one, and at most {}", crate::TARGETS_MAX)]
+    #[error("{targets} sockets of a queue: at least one, and at most {limit}")]
     Targets {
         /// How many, or which one.
         targets: u32,
+        /// How many there may be.
+        limit: u32,
     },
     /// No VLAN identifier.
     #[error("{vid} is no VLAN identifier: 1 to 4094 are")]
     Vlan {
         /// The number.
         vid: u16,
-    },
-    /// Asked of a program that was loaded without the offload.
-    #[error("the program has no offload")]
-    NoOffload,
-    /// The timing program met packets that were not forwarded: what it timed says nothing.
-    #[error("the offload left {packets} timed packets to the engine, or the program failed")]
-    NotForwarded {
-        /// How many.
-        packets: u32,
     },
     /// The descriptor is no AF_XDP socket with an RX ring.
     #[error("queue {queue}: the descriptor is not an AF_XDP socket with an RX ring: {source}")]
@@ -132,7 +125,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn libbpf(action: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
+    /// Makes an error of libbpf this one, with what was tried.
+    pub fn libbpf(action: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
         move |source| match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => Self::Permission { action },
             _ => Self::Libbpf { action, source },

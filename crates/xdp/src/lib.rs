@@ -1,35 +1,26 @@
-//! eBPF programs that steer user-plane packets into AF_XDP sockets, and their loader.
+//! Programs in the driver: loading them, attaching them, and their maps.
 //!
-//! One [`Steering`] holds one program with maps of its own, for one interface:
+//! A function has its program in its own crate, and its loader stands on [`LoadedProgram`], [`object`] and [`maps`], with
+//! [grace periods](grace) where what programs read is taken away. A function without one takes [`PortSteering`], which brings a
+//! port's packets to AF_XDP sockets.
 //!
-//! ```text
-//!             ┌─ GTPU:   UDP/2152 or UDP fragment to a GTP-U address ──┐
-//!  driver ─▶ steer                                                    ├─▶ AF_XDP socket of the receive queue
-//!             ├─ ROUTED: unicast IP to our MAC, not local, in prefixes ┘
-//!             └─ all else (ARP, ND, ping to ourselves, ...) ───────────▶ kernel
-//! ```
-//!
-//! With [`Offload`] in front of it, packets of sessions whose rules are simple are forwarded in the driver.
-//!
-//! The rules are in `bpf/steer.bpf.c` and `bpf/offload.bpf.h`. Nothing is pinned: the program is attached by a `bpf_link`, so the kernel
-//! takes it off when the process ends, however it ends.
+//! Nothing is pinned: a program is attached by a `bpf_link`, so the kernel takes it off when the process ends, however it ends.
 
-mod abi;
 mod attach;
 mod error;
-pub mod gre;
+pub mod grace;
+pub mod maps;
 mod mounted;
-mod object;
-pub mod offload;
+pub mod object;
+mod port;
 mod prefix;
-pub mod speed;
-mod steering;
+mod shared;
 mod table;
 
-pub use abi::{ADDRESSES_MAX, Class, Counters, PREFIXES_MAX, Pass, QUEUES_MAX, TARGETS_MAX};
 pub use attach::{AttachMode, Features, PLAIN_MTU_MAX, features, interface_mac};
 pub use error::Error;
-pub use kaido_wire::rss::{teid_hash, ue_hash};
 pub use mounted::{Action, LoadedProgram, TestRun};
-pub use offload::{Offload, OffloadConfig, OffloadError};
-pub use steering::{Roles, SteerBy, Steering, SteeringConfig};
+pub use port::{
+    ADDRESSES_MAX, Address, IpMatch, PortClass, PortCounters, PortMatch, PortPass, PortSteering,
+    PortSteeringConfig, QUEUES_MAX,
+};

@@ -3,13 +3,12 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use libbpf_rs::{MapHandle, Object, ProgramInput};
+use libbpf_rs::{MapHandle, Object, OpenMapMut, ProgramInput};
 
 use crate::Error;
-use crate::abi;
 use crate::attach::{AttachMode, Link};
-use crate::object::{Aligned, map, open, program};
-use crate::offload::Offload;
+use crate::object::{ObjectBytes, map, open, program};
+use crate::port::RETURNED;
 
 /// What a program said of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ pub struct TestRun {
     pub duration: Duration,
 }
 
-/// What every loaded program can do: [`Steering`](crate::Steering) and [`GreProgram`](crate::gre::GreProgram) are one each.
+/// What every loaded program can do: [`PortSteering`](crate::PortSteering) is one, and functions have others.
 #[derive(Debug)]
 pub struct LoadedProgram {
     // Before the object: taken off before its maps go.
@@ -63,19 +62,37 @@ pub struct LoadedProgram {
 }
 
 impl LoadedProgram {
-    /// Loads one program of an object, with an offload's maps and so many slots of counters, or without any; attached to nothing.
-    pub(crate) fn load(
-        bytes: &'static Aligned<[u8]>,
+    /// Loads one program of an object, attached to nothing. With `multi_buffer` it is one whose packets may span several buffers.
+    ///
+    /// # Errors
+    /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
+    pub fn load(
+        bytes: &'static ObjectBytes<[u8]>,
         name: &'static str,
         multi_buffer: bool,
-        fast: Option<(&Offload, u32)>,
     ) -> Result<Self, Error> {
-        let object = open(bytes, name, fast)?;
+        Self::load_with(bytes, name, multi_buffer, |_| Ok(()))
+    }
+
+    /// As [`load`](Self::load). `prepare` has each map of the object before it is made: to size it, share it, or leave it out.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and those of `prepare`.
+    pub fn load_with(
+        bytes: &'static ObjectBytes<[u8]>,
+        name: &'static str,
+        multi_buffer: bool,
+        prepare: impl FnMut(&mut OpenMapMut<'_>) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let object = open(bytes, name, prepare)?;
         Ok(Self { link: None, name, multi_buffer, object })
     }
 
     /// One of its maps.
-    pub(crate) fn map(&self, name: &str) -> Result<MapHandle, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`] when its object has none of that name.
+    pub fn map(&self, name: &str) -> Result<MapHandle, Error> {
         map(&self.object, name)
     }
 
@@ -120,14 +137,17 @@ impl LoadedProgram {
         // Octets of the metadata.
         const MARK: u32 = 4;
         let Some(ifindex) = self.ifindex() else { return Err(Error::missing("finding the interface")) };
-        let mut marked = abi::RETURNED.to_ne_bytes().to_vec();
+        let mut marked = RETURNED.to_ne_bytes().to_vec();
         marked.extend_from_slice(frame);
         self.run_live(&marked, MARK, ifindex, 1)?.map_err(Error::libbpf("returning a frame to the kernel"))
     }
 
     /// Runs the program `repeat` times on copies of a frame that come in by an interface, and does with them what it says. The first
     /// octets are metadata, so many. The inner error is the kernel's.
-    pub(crate) fn run_live(
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`] when the object has no such program.
+    pub fn run_live(
         &self,
         frame: &[u8],
         metadata: u32,

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use crate::Error;
-use crate::abi::Address;
+use crate::port::Address;
 
-pub(crate) fn address_key(address: IpAddr) -> Address {
+/// `struct steer_address` as bytes.
+pub fn address_key(address: IpAddr) -> Address {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -14,7 +15,10 @@ pub(crate) fn address_key(address: IpAddr) -> Address {
 
 /// `struct steer_prefix` as bytes: length in bits (host order), then the address with its host bits cleared, so that
 /// one prefix has one key.
-pub(crate) fn prefix_key(address: IpAddr, length: u8) -> Result<[u8; 20], Error> {
+///
+/// # Errors
+/// [`Error::PrefixLength`].
+pub fn prefix_key(address: IpAddr, length: u8) -> Result<[u8; 20], Error> {
     let (offset, limit) = if address.is_ipv4() { (96, 32) } else { (0, 128) };
     if length > limit {
         return Err(Error::PrefixLength { address, length });

@@ -1,5 +1,5 @@
-//! A set kept in a BPF map. Replacing it touches only what differs: new entries go in before old ones go out, so an
-//! entry that stays is there for every packet in between.
+//! Sets kept in BPF maps. Replacing one touches only what differs: new entries go in before old ones go out, so an entry that
+//! stays is there for every packet in between.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,10 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::Error;
 
+/// A set kept in a BPF map, whose values are octets. Replacing it touches only what differs: new entries go in before old ones go
+/// out.
 #[derive(Debug)]
-pub(crate) struct Table<const KEY: usize> {
+pub struct Table<const KEY: usize> {
     map: MapHandle,
     what: &'static str,
     limit: usize,
@@ -17,13 +19,16 @@ pub(crate) struct Table<const KEY: usize> {
 }
 
 impl<const KEY: usize> Table<KEY> {
-    /// The map has room for twice `limit` entries.
-    pub(crate) fn new(map: MapHandle, what: &'static str, limit: usize) -> Self {
+    /// A set of `what`, in a map that is empty and has room for twice `limit` entries.
+    pub fn new(map: MapHandle, what: &'static str, limit: usize) -> Self {
         Self { map, what, limit, present: BTreeSet::new() }
     }
 
     /// Makes the set the given one. After an error the map holds some of both, and a further call mends it.
-    pub(crate) fn replace(&mut self, wanted: &BTreeSet<[u8; KEY]>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::TooMany`], [`Error::Libbpf`].
+    pub fn replace(&mut self, wanted: &BTreeSet<[u8; KEY]>) -> Result<(), Error> {
         if wanted.len() > self.limit {
             return Err(Error::TooMany { what: self.what, count: wanted.len(), limit: self.limit });
         }
@@ -41,11 +46,13 @@ impl<const KEY: usize> Table<KEY> {
         self.remove_all_but(wanted)
     }
 
-    pub(crate) fn map(&self) -> &MapHandle {
+    /// The map.
+    pub fn map(&self) -> &MapHandle {
         &self.map
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether the set is empty.
+    pub fn is_empty(&self) -> bool {
         self.present.is_empty()
     }
 

@@ -8,8 +8,9 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{FramePool, Function, KernelPath, PortId, Worker, WorkerSettings};
 use kaido_gre::Settings;
-use kaido_xdp::gre::{GreProgram, GreWork};
-use kaido_xdp::{AttachMode, Steering};
+use kaido_gre::xdp::{GreProgram, GreWork};
+use kaido_upf_xdp::Steering;
+use kaido_xdp::{AttachMode, PortSteering};
 use std::os::fd::AsFd;
 
 use super::PLATFORM;
@@ -44,6 +45,7 @@ pub(super) struct RunningPlatform {
     // Behind the engine, whose sockets they feed.
     _programs: Vec<GreProgram>,
     _steerings: Vec<Steering>,
+    _ports: Vec<PortSteering>,
     bridge: bool,
 }
 
@@ -77,8 +79,13 @@ impl TestBed {
         let found = interfaces(PLATFORM).map_err(because)?;
         let mtu = found[0].mtu as usize;
         let settings = settings([found[0].mac, found[1].mac], mtu);
-        let mut running =
-            RunningPlatform { engine: None, _programs: Vec::new(), _steerings: Vec::new(), bridge: false };
+        let mut running = RunningPlatform {
+            engine: None,
+            _programs: Vec::new(),
+            _steerings: Vec::new(),
+            _ports: Vec::new(),
+            bridge: false,
+        };
         match kind {
             Kind::Cable => {}
             Kind::Bridge => {
@@ -127,7 +134,7 @@ impl TestBed {
                     let mut cache = self.pool.cache();
                     let (port, steering) = steered(self.xdp()?, &mut cache, interface, 0).map_err(because)?;
                     ports.push(Box::new(port));
-                    running._steerings.push(steering);
+                    running._ports.push(steering);
                 }
                 running.engine = Some(self.engine(ports, self.work(kind, settings)?, busy)?);
             }

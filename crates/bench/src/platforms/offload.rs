@@ -22,9 +22,9 @@ use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarg
 use kaido_upf::qos::Policers;
 use kaido_upf::record::EncapTemplate;
 use kaido_upf::usage::UsageCounters;
-use kaido_upf_xdp::SharedOffload;
-use kaido_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
-use kaido_xdp::{AttachMode, Offload, OffloadConfig, Roles, Steering, SteeringConfig};
+use kaido_upf_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
+use kaido_upf_xdp::{Offload, OffloadConfig, Roles, SharedOffload, Steering, SteeringConfig};
+use kaido_xdp::AttachMode;
 use serde::Serialize;
 
 use super::device::Reason;
@@ -225,7 +225,7 @@ pub(crate) fn program(
     at: usize,
     settings: &NodeSettings,
 ) -> Result<Steering, Reason> {
-    let roles = Roles { gtpu: at == 0, routed: at == 1, ndn: false };
+    let roles = Roles { gtpu: at == 0, routed: at == 1 };
     let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
     let mut program = tables.with(|offload| Steering::load_offload(config, offload)).map_err(because)?;
     if at == 0 {

@@ -11,8 +11,8 @@ use kaido_n4::{
 use kaido_upf::control::Upf;
 use kaido_upf::node::{Instance, Node, NodeSettings};
 use kaido_upf::slow_path::SlowPathReason;
-use kaido_upf_xdp::SharedOffload;
-use kaido_xdp::{Action, Steering};
+use kaido_upf_xdp::{SharedOffload, Steering};
+use kaido_xdp::Action;
 
 use crate::frames::{Direction, Family};
 use crate::node::{settings, worker};

@@ -10,7 +10,7 @@ use kaido_engine::port::{
 };
 use kaido_engine::{Batch, FramePool, PoolCache, PoolError};
 use kaido_wire::gtpu;
-use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, Roles, Steering, SteeringConfig};
+use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, PortMatch, PortSteering, PortSteeringConfig};
 
 use crate::generator::FrameMemory;
 use crate::stream::{Driver, PortSpec};
@@ -78,7 +78,7 @@ pub struct OpenPort {
     /// Where ARP and neighbour discovery come in, if not at the port itself.
     side: Option<PacketPort>,
     /// Lives as long as the port: packets come as long as its program is attached.
-    _steering: Option<Steering>,
+    _steering: Option<PortSteering>,
     /// So that the kernel refuses no tunnels.
     _sinks: Vec<UdpSink>,
     /// The last that is dropped: the port gives its frames back before.
@@ -178,15 +178,16 @@ pub(crate) fn steered(
     cache: &mut PoolCache,
     found: &Interface,
     queue: u32,
-) -> Result<(XdpPort, Steering), OpenError> {
+) -> Result<(XdpPort, PortSteering), OpenError> {
     let multi_buffer = found.mtu > PLAIN_MTU_MAX;
     let options = XdpOptions { multi_buffer, ..XdpOptions::default() };
     let mut port = XdpPort::open(registered, found.ifindex, queue, &options)
         .map_err(|error| OpenError::Socket(error.to_string()))?;
     // Nothing comes yet; but what comes first must find frames to be received into.
     port.receive(cache, &mut Batch::new());
-    let roles = Roles { gtpu: false, routed: true, ndn: false };
-    let mut steering = Steering::load(SteeringConfig { roles, mac: found.mac, multi_buffer })?;
+    let matches = PortMatch { routed: true, ..PortMatch::default() };
+    let config = PortSteeringConfig { matches, mac: found.mac, multi_buffer };
+    let mut steering = PortSteering::load(config)?;
     steering.register_socket(queue, port.as_fd())?;
     steering.attach_to(found.ifindex, AttachMode::Auto)?;
     Ok((port, steering))

@@ -12,7 +12,7 @@ use kaido_engine::shared::{Order, SharedQueue, SharedTotals};
 use kaido_engine::{
     Batch, Frame, FramePool, FrameSize, Function, KernelPath, Output, Port, PortId, Worker, WorkerSettings,
 };
-use kaido_xdp::{AttachMode, Roles, Steering, SteeringConfig};
+use kaido_xdp::{AttachMode, IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 
 use crate::rig;
 use crate::rig::frame::{eth, is_udp, udp, v4};
@@ -45,13 +45,16 @@ fn pool_of(size: FrameSize) -> (&'static FramePool, XdpPool) {
     (pool, XdpPool::register(pool).unwrap())
 }
 
+/// Takes GTP-U.
+const GTPU: PortMatch = PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false };
+
 /// A port that takes GTP-U to 10.77.N.1, filled.
-fn open(pool: &XdpPool, link: usize, options: &XdpOptions) -> (Steering, Driven<XdpPort>) {
-    let ifindex = index(&format!("ke-a{link}"));
-    let roles = Roles { gtpu: true, routed: false, ndn: false };
-    let config = SteeringConfig { roles, mac: [0; 6], multi_buffer: options.multi_buffer };
-    let mut steering = Steering::load(config).unwrap();
-    steering.set_gtpu_addresses(&[format!("10.77.{link}.1").parse().unwrap()]).unwrap();
+fn open(pool: &XdpPool, link: usize, options: &XdpOptions) -> (PortSteering, Driven<XdpPort>) {
+    let name = format!("ke-a{link}");
+    let ifindex = index(&name);
+    let config = PortSteeringConfig { matches: GTPU, mac: mac(&name), multi_buffer: options.multi_buffer };
+    let mut steering = PortSteering::load(config).unwrap();
+    steering.set_addresses(&[format!("10.77.{link}.1").parse().unwrap()]).unwrap();
     steering.attach_to(ifindex, AttachMode::Native).unwrap();
     let mut port = Driven::new(XdpPort::open(pool, ifindex, 0, options).unwrap(), pool.pool());
     assert!(port.poll().is_empty());
@@ -343,13 +346,9 @@ fn two_workers_share_a_queue_and_keep_its_order() {
         Pair::run(1, 1500, |pair| {
             let (pool, xdp) = pool();
             let ifindex = index("ke-a0");
-            let config = SteeringConfig {
-                roles: Roles { gtpu: true, routed: false, ndn: false },
-                mac: [0; 6],
-                multi_buffer: false,
-            };
-            let mut steering = Steering::load(config).unwrap();
-            steering.set_gtpu_addresses(&["10.77.0.1".parse().unwrap()]).unwrap();
+            let config = PortSteeringConfig { matches: GTPU, mac: mac("ke-a0"), multi_buffer: false };
+            let mut steering = PortSteering::load(config).unwrap();
+            steering.set_addresses(&["10.77.0.1".parse().unwrap()]).unwrap();
             steering.attach_to(ifindex, AttachMode::Native).unwrap();
             let device = SharedXdp::open(&xdp, ifindex, 0, &SMALL).unwrap();
             let queue = SharedQueue::new(device, Order::Kept { window });

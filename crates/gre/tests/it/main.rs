@@ -3,3 +3,4 @@
 mod both_paths;
 mod vector;
 mod vectors;
+mod xdp_vectors;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use kaido_bench::SESSIONS_MAX;
 use kaido_engine::netlink;
+use kaido_upf_xdp::offload::OffloadDirection;
+use kaido_upf_xdp::speed::{LiveFrames, LivePackets};
 use kaido_wire::MacAddr;
-use kaido_xdp::offload::OffloadDirection;
-use kaido_xdp::speed::{LiveFrames, LivePackets};
 use miette::{Context, IntoDiagnostic};
 use serde::Serialize;
 

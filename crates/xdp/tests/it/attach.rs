@@ -4,17 +4,17 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use kaido_xdp::{AttachMode, Error, Roles, Steering, SteeringConfig};
+use kaido_xdp::{AttachMode, Error, IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 
 use crate::rig;
 use crate::rig::{Pair, index, is_root, run};
 
-const CONFIG: SteeringConfig = SteeringConfig {
-    roles: Roles { gtpu: true, routed: false, ndn: false },
+const CONFIG: PortSteeringConfig = PortSteeringConfig {
+    matches: PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false },
     mac: [2; 6],
     multi_buffer: false,
 };
-const JUMBO: SteeringConfig = SteeringConfig { multi_buffer: true, ..CONFIG };
+const JUMBO: PortSteeringConfig = PortSteeringConfig { multi_buffer: true, ..CONFIG };
 
 /// Whether any XDP program is on an interface, as `ip` sees it.
 fn has_program(interface: &str) -> bool {
@@ -33,7 +33,7 @@ fn attached_says_so_and_detached_is_gone() {
             (AttachMode::Native, AttachMode::Native),
             (AttachMode::Generic, AttachMode::Generic),
         ] {
-            let mut steering = Steering::attach(veth, asked, CONFIG).unwrap();
+            let mut steering = PortSteering::attach(veth, asked, CONFIG).unwrap();
             assert_eq!((steering.mode(), steering.ifindex()), (Some(got), Some(veth)));
             assert!(has_program("kb-a0"));
             assert!(matches!(steering.attach_to(veth, asked), Err(Error::AttachedHere { .. })));
@@ -55,7 +55,7 @@ fn a_drop_in_another_namespace_detaches_too() {
         return;
     }
     Pair::run(1, 1, 1500, |pair| {
-        let steering = Steering::attach(index("kb-a0"), AttachMode::Auto, CONFIG).unwrap();
+        let steering = PortSteering::attach(index("kb-a0"), AttachMode::Auto, CONFIG).unwrap();
         pair.far(|| drop(steering));
         assert!(!has_program("kb-a0"));
     });
@@ -68,12 +68,12 @@ fn a_second_program_is_refused() {
     }
     Pair::run(1, 1, 1500, |_| {
         let veth = index("kb-a0");
-        let first = Steering::attach(veth, AttachMode::Auto, CONFIG).unwrap();
-        let refused = Steering::attach(veth, AttachMode::Auto, CONFIG).unwrap_err();
+        let first = PortSteering::attach(veth, AttachMode::Auto, CONFIG).unwrap();
+        let refused = PortSteering::attach(veth, AttachMode::Auto, CONFIG).unwrap_err();
         assert!(matches!(refused, Error::AlreadyAttached { program: 1.., .. }), "{refused}");
         assert!(refused.to_string().contains("ip link set dev kb-a0 xdp off"));
         drop(first);
-        Steering::attach(veth, AttachMode::Auto, CONFIG).unwrap();
+        PortSteering::attach(veth, AttachMode::Auto, CONFIG).unwrap();
     });
 }
 
@@ -85,17 +85,17 @@ fn a_large_mtu_needs_multi_buffer() {
     Pair::run(1, 1, 9000, |_| {
         let veth = index("kb-a0");
         for mode in [AttachMode::Auto, AttachMode::Native] {
-            let refused = Steering::attach(veth, mode, CONFIG).unwrap_err();
+            let refused = PortSteering::attach(veth, mode, CONFIG).unwrap_err();
             assert!(matches!(refused, Error::MtuTooLarge { mtu: 9000, .. }), "{refused}");
             assert!(refused.to_string().contains("3506"));
-            assert_eq!(Steering::attach(veth, mode, JUMBO).unwrap().mode(), Some(AttachMode::Native));
+            assert_eq!(PortSteering::attach(veth, mode, JUMBO).unwrap().mode(), Some(AttachMode::Native));
         }
     });
     Pair::run(1, 1, kaido_xdp::PLAIN_MTU_MAX, |_| {
-        Steering::attach(index("kb-a0"), AttachMode::Native, CONFIG).unwrap();
+        PortSteering::attach(index("kb-a0"), AttachMode::Native, CONFIG).unwrap();
     });
     Pair::run(1, 1, kaido_xdp::PLAIN_MTU_MAX + 1, |_| {
-        let refused = Steering::attach(index("kb-a0"), AttachMode::Native, CONFIG).unwrap_err();
+        let refused = PortSteering::attach(index("kb-a0"), AttachMode::Native, CONFIG).unwrap_err();
         assert!(matches!(refused, Error::MtuTooLarge { mtu: 3507, .. }), "{refused}");
     });
 }
@@ -107,10 +107,13 @@ fn an_interface_without_native_xdp_gets_generic() {
     }
     rig::in_namespace(|lo| {
         run("ip link set lo mtu 1500");
-        let refused = Steering::attach(lo, AttachMode::Native, CONFIG).unwrap_err();
+        let refused = PortSteering::attach(lo, AttachMode::Native, CONFIG).unwrap_err();
         assert!(matches!(refused, Error::NativeUnsupported { .. }), "{refused}");
-        assert_eq!(Steering::attach(lo, AttachMode::Auto, CONFIG).unwrap().mode(), Some(AttachMode::Generic));
-        let refused = Steering::attach(9999, AttachMode::Auto, CONFIG).unwrap_err();
+        assert_eq!(
+            PortSteering::attach(lo, AttachMode::Auto, CONFIG).unwrap().mode(),
+            Some(AttachMode::Generic)
+        );
+        let refused = PortSteering::attach(9999, AttachMode::Auto, CONFIG).unwrap_err();
         assert!(matches!(refused, Error::NoInterface { ifindex: 9999 }), "{refused}");
     });
 }
@@ -146,7 +149,7 @@ fn a_killed_process_leaves_nothing() {
 #[ignore = "run by a_killed_process_leaves_nothing"]
 fn child_that_waits_to_be_killed() {
     let Ok(interface) = std::env::var("KB_INTERFACE") else { return };
-    let _steering = Steering::attach(index(&interface), AttachMode::Auto, CONFIG).unwrap();
+    let _steering = PortSteering::attach(index(&interface), AttachMode::Auto, CONFIG).unwrap();
     println!("attached");
     // Ends with the parent, should that fail to kill.
     let _ = std::io::stdin().read_line(&mut String::new());
@@ -163,7 +166,7 @@ fn without_capabilities_it_says_which() {
         let none = [0u32; 6];
         // SAFETY: capset reads the two structs; it changes this thread alone.
         assert_eq!(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }, 0);
-        Steering::load(CONFIG).map(|_| ()).unwrap_err()
+        PortSteering::load(CONFIG).map(|_| ()).unwrap_err()
     })
     .join()
     .unwrap();

@@ -1,18 +1,5 @@
 //! The integration tests of this crate in one binary, a module each, so that it is linked once.
 
 mod attach;
-mod counting;
-mod forward;
-mod gre_vectors;
-mod hostile;
-mod offload;
+mod port;
 mod rig;
-mod rules;
-mod speed;
-mod spread;
-mod steer;
-mod table;
-mod traffic;
-#[path = "../../../gre/tests/it/vector/mod.rs"]
-mod vector;
-mod vectors;

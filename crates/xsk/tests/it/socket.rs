@@ -1,4 +1,4 @@
-//! Sockets on the loopback interface of a network namespace of our own; traffic is tested in `crates/xdp`.
+//! Sockets on the loopback interface of a network namespace of our own; traffic is tested in `crates/upf-xdp`.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 

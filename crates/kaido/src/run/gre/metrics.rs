@@ -2,7 +2,7 @@
 
 use kaido_engine::PortTotals;
 use kaido_metrics::{Exposition, Family};
-use kaido_xdp::gre::GreCounters;
+use kaido_gre::xdp::GreCounters;
 
 use super::api::{GreAnswer, GreInKernel, GreRule};
 use super::families as f;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::netlink::Interface;
 use kaido_engine::{FramePool, KernelPath, PortId};
+use kaido_gre::xdp::{GreProgram, GreWork};
 use kaido_gre::{PortSettings, Settings};
-use kaido_xdp::gre::{GreProgram, GreWork};
 
 use crate::config::{Datapath, Driver, GreConfig, PortConfig};
 use crate::run::StartFault;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kaido_engine::PortTotals;
+use kaido_gre::xdp::{GreCounters, GreProgram};
 use kaido_gre::{RuleCounters, RuleTotals, SharedState, Verdict};
-use kaido_xdp::gre::{GreCounters, GreProgram};
 
 use super::api;
 use super::ports::Programs;

@@ -1,6 +1,7 @@
 //! What the router asks of its ports of Ethernet, and is told of them.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use kaido_engine::fragment::Limits;
@@ -10,12 +11,35 @@ use kaido_engine::{FramePool, KernelPath, PortId};
 use kaido_ndn::link::{PortKind, UdpListen, UdpSettings};
 use kaido_ndn::router::{EthernetPort, UdpPorts};
 use kaido_wire::MacAddr;
-use kaido_xdp::{Roles, Steering, SteeringConfig};
+use kaido_xdp::{IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 
 use miette::miette;
 
 use crate::config::{Driver, NdnConfig, PortConfig};
-use crate::run::ports::{Interfaces, OpenPorts, PortRequirements};
+use crate::run::ports::{Interfaces, OpenPorts, PortRequirements, Program};
+
+impl Program for PortSteering {
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), kaido_xdp::Error> {
+        Self::register_socket(self, queue, socket)
+    }
+
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), kaido_xdp::Error> {
+        Self::set_local_addresses(self, addresses)
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), kaido_xdp::Error> {
+        Self::set_mac(self, mac)
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, kaido_xdp::Error> {
+        Ok(self.counters()?.left_to_kernel())
+    }
+
+    fn exit_changed(&mut self, _before: u32, _interface: &Interface) -> Result<(), kaido_xdp::Error> {
+        // It sends nothing.
+        Ok(())
+    }
+}
 
 /// The router's demands: its own protocol, and of IP nothing but UDP to it.
 struct PortNeeds {
@@ -24,20 +48,19 @@ struct PortNeeds {
 }
 
 impl PortRequirements for PortNeeds {
-    type Program = Steering;
+    type Program = PortSteering;
 
     fn program(
         &self,
         _: usize,
         interface: &Interface,
         multi_buffer: bool,
-    ) -> Result<Steering, kaido_xdp::Error> {
-        let roles = Roles { gtpu: false, routed: false, ndn: true };
-        let mut steering = Steering::load(SteeringConfig { roles, mac: interface.mac, multi_buffer })?;
-        if let Some(first) = self.udp.first() {
-            let addresses: Vec<IpAddr> = self.udp.iter().map(SocketAddr::ip).collect();
-            steering.set_ndn_udp(&addresses, first.port())?;
-        }
+    ) -> Result<PortSteering, kaido_xdp::Error> {
+        let ip = self.udp.first().map(|first| IpMatch::Udp { port: first.port() });
+        let matches = PortMatch { ethertype: Some(kaido_wire::ndn::ETHERTYPE), ip, routed: false };
+        let mut steering =
+            PortSteering::load(PortSteeringConfig { matches, mac: interface.mac, multi_buffer })?;
+        steering.set_addresses(&self.udp.iter().map(SocketAddr::ip).collect::<Vec<IpAddr>>())?;
         Ok(steering)
     }
 
@@ -56,7 +79,7 @@ impl PortRequirements for PortNeeds {
 
 /// The ports.
 pub(super) struct Ports {
-    pub(super) opened: OpenPorts<Steering>,
+    pub(super) opened: OpenPorts<PortSteering>,
     /// Where UDP is taken.
     udp: Vec<UdpListen>,
     /// Holds these addresses, for as long as there are ports.
@@ -128,7 +151,7 @@ impl Ports {
 }
 
 /// The port that has an address at which UDP is to be taken.
-fn listen(opened: &OpenPorts<Steering>, address: SocketAddr) -> miette::Result<UdpListen> {
+fn listen(opened: &OpenPorts<PortSteering>, address: SocketAddr) -> miette::Result<UdpListen> {
     let numbered = (0u8..).zip(&opened.devices);
     let mut takes = numbered
         .filter(|(_, device)| matches!(device.config.driver.get_ref(), Driver::AfXdp | Driver::AfPacket));

@@ -15,7 +15,7 @@ use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, 
 use kaido_upf::node::ControlPlaneMessage;
 use kaido_upf::record::{KeyParts, RecordForm};
 use kaido_upf::slow_path::SlowPathReason;
-use kaido_xdp::offload::PassReason;
+use kaido_upf_xdp::offload::PassReason;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Which datapath the user plane takes: what `node.datapath` says, and for `auto` what ports, kernel and memory allow.
 
 use kaido_engine::FramePool;
-use kaido_xdp::Offload;
-use kaido_xdp::offload::FrameLosses;
+use kaido_upf_xdp::Offload;
+use kaido_upf_xdp::offload::FrameLosses;
 
 use super::UpfStartFault;
 use super::memory::{self, Memory};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{PortId, Routes};
-use kaido_xdp::offload::{FrameLosses, LostFrames};
+use kaido_upf_xdp::offload::{FrameLosses, LostFrames};
 
 use super::offload::Exit;
 use crate::run::ports::lock;

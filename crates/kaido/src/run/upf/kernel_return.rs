@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::PortId;
 use kaido_upf::path::KernelReturn;
-use kaido_xdp::Steering;
+use kaido_upf_xdp::Steering;
 
 /// The programs by which ports return frames.
 #[derive(Debug)]

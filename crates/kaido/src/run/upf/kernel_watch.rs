@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kaido_upf::control::Upf;
-use kaido_xdp::offload::PassReason;
+use kaido_upf_xdp::offload::PassReason;
 
 use super::exits::ExitWatch;
 use super::offload::{KernelCounts, forwarded};

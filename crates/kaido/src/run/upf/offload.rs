@@ -12,12 +12,11 @@ use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::record::EncapTemplate;
-use kaido_upf_xdp::SharedOffload;
-use kaido_xdp::OffloadConfig;
-use kaido_xdp::offload::{
+use kaido_upf_xdp::offload::{
     Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
     OffloadNextHop, OffloadRoute, ROUTES_MAX, Template,
 };
+use kaido_upf_xdp::{OffloadConfig, SharedOffload};
 
 use super::exits::Exits;
 use crate::config::{Datapath, MssClampConfig, Prefix, SourcePort, UpfConfig};
@@ -329,7 +328,7 @@ impl XdpOffload {
         &mut self,
         routes: &[OffloadRoute],
         neighbours: &BTreeMap<IpAddr, u32>,
-    ) -> Result<(), kaido_xdp::OffloadError> {
+    ) -> Result<(), kaido_upf_xdp::OffloadError> {
         if self.neighbours != *neighbours {
             self.offload.with(|offload| offload.set_neighbours(neighbours))?;
             self.neighbours.clone_from(neighbours);

@@ -16,9 +16,8 @@ use kaido_upf::path::{MssClamp, MssLimit};
 use kaido_upf::qos::Policers;
 use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
-use kaido_upf_xdp::SharedOffload;
-use kaido_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
-use kaido_xdp::{Pass, Roles, Steering, SteeringConfig};
+use kaido_upf_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
+use kaido_upf_xdp::{OffloadError, Pass, Roles, SharedOffload, Steering, SteeringConfig};
 use toml::Spanned;
 
 use super::UpfStartFault;
@@ -109,7 +108,6 @@ impl PortRequirements for PortNeeds<'_> {
             roles: Roles {
                 gtpu: untagged.is_some_and(is_gtpu),
                 routed: untagged.is_some_and(|port| port.roles.get_ref().contains(&Role::N6)),
-                ndn: false,
             },
             mac: interface.mac,
             multi_buffer,
@@ -314,10 +312,10 @@ impl Ports {
         let Some(offload) = self.offload.take() else { return Ok(None) };
         let settings = &node.settings;
         offload.with(|offload| offload.begin_policers(node.policers.age()));
-        let fault = |error: kaido_xdp::Error| UpfStartFault::Datapath { fault: error.to_string() };
+        let fault = |error: OffloadError| UpfStartFault::Datapath { fault: error.to_string() };
         offload
             .with(|offload| offload.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
-            .map_err(fault)?;
+            .map_err(|error| fault(error.into()))?;
         let mut exits = vec![None; self.opened.devices.len()];
         let mut around = OffloadContext {
             exits: Exits::default(),

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: frames, packet memory, network namespaces with a veth pair between them.
+//! What the tests of XDP programs share: frames, packet memory, network namespaces with a veth pair between them.
 //!
 //! The namespaces have no names: they live on descriptors and threads of the test, so the kernel removes them, and
 //! the `kb-` interfaces in them, however the test ends.
@@ -19,8 +19,6 @@ use kaido_xsk::{Umem, UmemConfig};
 
 pub mod frame;
 pub mod port;
-pub mod session;
-pub mod tables;
 
 /// Whether this is root; else says by name that the test is skipped.
 pub fn is_root(test: &str) -> bool {

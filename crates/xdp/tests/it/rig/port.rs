@@ -1,10 +1,8 @@
-//! An AF_XDP socket with steering in front, as a test uses it: one chunk at a time, safe.
+//! An AF_XDP socket, as a test uses it: one chunk at a time, safe.
 #![allow(clippy::expect_used)]
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use kaido_xdp::{AttachMode, Roles, Steering, SteeringConfig};
 use kaido_xsk::{Builder, Desc, Rings, Socket, Umem};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -98,19 +96,4 @@ impl Port {
         }
         back
     }
-}
-
-/// Steering for GTP-U to `address` on an interface of the thread's namespace.
-pub fn gtpu(interface: &str, address: &str, multi_buffer: bool) -> Steering {
-    let roles = Roles { gtpu: true, routed: false, ndn: false };
-    let config = SteeringConfig { roles, mac: [0; 6], multi_buffer };
-    let mut steering = Steering::load(config).unwrap();
-    steering.set_gtpu_addresses(&[address.parse().unwrap()]).unwrap();
-    steering.attach_to(super::index(interface), AttachMode::Auto).unwrap();
-    assert_eq!(steering.mode(), Some(AttachMode::Native));
-    steering
-}
-
-pub fn register(steering: &mut Steering, port: &Port) {
-    steering.register_socket(port.socket.queue(), port.socket.as_fd()).unwrap();
 }

@@ -6,7 +6,7 @@ use kaido_metrics::{Exposition, Family};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
 use kaido_upf::record::RecordForm;
-use kaido_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
+use kaido_upf_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
 
 use super::{Controls, families as f};
 use crate::run::board::PortBoard;

@@ -1,0 +1,325 @@
+//! GRE header removal in the driver: `bpf/gre.bpf.c` and its loader, by the same rules as the workers'.
+//!
+//! ```text
+//!           ┌─ no tunnel packet, or a rule that passes ─▶ the peer interface
+//!  driver ─▶├─ a rule that strips ─▶ outer headers off ─▶ the peer interface
+//!           ├─ a rule that drops, malformed ─▶ dropped and counted
+//!           └─ anything that takes more ─▶ AF_XDP socket of the queue, else the kernel
+//! ```
+
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use kaido_engine::{DropReason, PortId};
+use kaido_xdp::object::ObjectBytes;
+use kaido_xdp::{Error, LoadedProgram, QUEUES_MAX};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::{
+    Condition, Encapsulation, ForwardingMode, GreDrop, KeyMatch, Prefix, Propagation, RuleTotals, Settings,
+    Verdict,
+};
+
+static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/gre.bpf.o")));
+
+/// `enum gre_verdict`.
+const PASS: u8 = 0;
+const STRIP: u8 = 1;
+const DROP: u8 = 2;
+const HAND: u8 = 3;
+const PUNT: u8 = 4;
+/// `gre_rule.flags`.
+const TTL_UNIFORM: u8 = 1;
+const DSCP_UNIFORM: u8 = 2;
+/// `gre_config.flags`.
+const OTHERS_HANDED: u32 = 1;
+const ENGINE: u32 = 2;
+const ACROSS: u32 = 4;
+/// `GRE_PLAIN`.
+const PLAIN: u8 = 8;
+
+/// `enum gre_drop`, in its order.
+const DROPS: [DropReason; 8] = [
+    GreDrop::RULE,
+    GreDrop::MALFORMED,
+    GreDrop::VERSION,
+    GreDrop::FLAGS,
+    DropReason::IP_MALFORMED,
+    DropReason::IP_CHECKSUM,
+    DropReason::INNER_MALFORMED,
+    DropReason::CONGESTION_MARK,
+];
+
+/// Octets of `struct gre_rule`.
+const RULE_LEN: usize = 80;
+
+/// What a program did, summed over the CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GreCounters {
+    /// Frames that left by the peer port as they came.
+    pub passed: u64,
+    /// Frames that left by the peer port without their outer headers.
+    pub stripped: u64,
+    /// Frames that were left to the engine: to its socket, or to the kernel where there is none.
+    pub handed: u64,
+    /// Frames that were left to the kernel's own network.
+    pub kernel: u64,
+    /// Octets, with Ethernet, of the frames that passed, were stripped or dropped, as they came.
+    pub octets: u64,
+    /// Octets that left.
+    pub octets_sent: u64,
+    /// Frames that were dropped, by reason.
+    pub dropped: Vec<(DropReason, u64)>,
+}
+
+/// One program, for one interface.
+#[derive(Debug)]
+pub struct GreProgram {
+    mounted: LoadedProgram,
+    /// Numbers that the program's rules have in the settings.
+    numbers: Vec<usize>,
+    /// Rules of the settings.
+    rules: usize,
+    peer_port: MapHandle,
+    sockets: MapHandle,
+    totals: MapHandle,
+    counters: MapHandle,
+    config_map: MapHandle,
+    /// As the program has it: rules, encapsulations, flags, MTU of the peer port, verdicts.
+    config: [u32; 6],
+    /// The peer interface, once it is set.
+    exit: Option<u32>,
+}
+
+/// Who removes headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GreWork {
+    /// The program does what it can.
+    Program,
+    /// The engine does all: the program leaves it everything but what is the kernel's.
+    Engine,
+}
+
+impl GreProgram {
+    /// Loads the program of the port of that number; `settings` must be good. Packets longer than a page need
+    /// `multi_buffer`, and sockets that take such.
+    ///
+    /// # Errors
+    /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
+    pub fn load(settings: &Settings, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
+        let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
+        let mounted = LoadedProgram::load(OBJECT, name, multi_buffer)?;
+        let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
+        let rules = settings.rules.iter().enumerate();
+        let (numbers, raw): (Vec<_>, Vec<_>) = rules
+            .filter(|(_, rule)| of_port(&rule.condition))
+            .map(|(number, rule)| (number, raw_rule(&rule.condition, rule.verdict)))
+            .unzip();
+        let map_of_rules = mounted.map("gre_rules")?;
+        let encapsulations = settings.encapsulations.iter().filter(|tunnel| tunnel.port == port);
+        let plain: Vec<_> = encapsulations.clone().map(raw_encapsulation).collect();
+        for (place, raw) in (0u32..).zip(raw.iter().chain(&plain)) {
+            map_of_rules
+                .update(&place.to_ne_bytes(), raw, MapFlags::ANY)
+                .map_err(Error::libbpf("writing the rules"))?;
+        }
+        let to = settings.ports.get(port.index()).and_then(|port| port.peer_port);
+        let mtu = to.and_then(|to| settings.ports.get(to.index())).map_or(0, |to| to.mtu);
+        let flag = |is_set, bit| if is_set { bit } else { 0 };
+        let flags = flag(encapsulations.clone().any(|tunnel| tunnel.ethernet), OTHERS_HANDED)
+            | flag(work == GreWork::Engine, ENGINE)
+            | flag(to.is_some(), ACROSS);
+        let (unmatched, unmatched_flags) = raw_verdict(settings.unmatched);
+        let config = [
+            u32::try_from(raw.len()).unwrap_or(0),
+            u32::try_from(plain.len()).unwrap_or(0),
+            flags,
+            u32::try_from(mtu).unwrap_or(u32::MAX),
+            u32::from(unmatched) | u32::from(unmatched_flags) << 8,
+            u32::from(raw_verdict(settings.unreadable).0),
+        ];
+        let program = Self {
+            config_map: mounted.map("gre_config")?,
+            config,
+            exit: None,
+            numbers,
+            rules: settings.rules.len(),
+            peer_port: mounted.map("gre_peer_port")?,
+            sockets: mounted.map("gre_sockets")?,
+            totals: mounted.map("gre_totals")?,
+            counters: mounted.map("gre_counters")?,
+            mounted,
+        };
+        program.write_config()?;
+        Ok(program)
+    }
+
+    fn write_config(&self) -> Result<(), Error> {
+        self.config_map
+            .update(&0u32.to_ne_bytes(), &self.config.map(u32::to_ne_bytes).concat(), MapFlags::ANY)
+            .map_err(Error::libbpf("configuring the XDP program"))
+    }
+
+    /// The interface that packets leave by. Without one they are the kernel's. On some drivers (veth) it needs an XDP
+    /// program too.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`] when there is no such interface.
+    pub fn set_peer_port(&mut self, ifindex: u32) -> Result<(), Error> {
+        self.peer_port
+            .update(&0u32.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::libbpf("setting the peer interface"))?;
+        self.exit = Some(ifindex);
+        Ok(())
+    }
+
+    /// The interface that packets leave by, once it is set.
+    pub fn exit(&self) -> Option<u32> {
+        self.exit
+    }
+
+    /// The longest packet that leaves, in octets without Ethernet.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn set_mtu_peer_port(&mut self, mtu: u32) -> Result<(), Error> {
+        self.config[3] = mtu;
+        self.write_config()
+    }
+
+    /// Lets what takes more go to an AF_XDP socket, bound to this interface and queue. When the socket closes, the kernel
+    /// takes it out.
+    ///
+    /// # Errors
+    /// [`Error::Queue`], [`Error::NotASocket`].
+    pub fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        if queue >= QUEUES_MAX {
+            return Err(Error::Queue { queue });
+        }
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let updated = self.sockets.update(&queue.to_ne_bytes(), &value, MapFlags::ANY);
+        updated.map_err(|source| Error::NotASocket { queue, source })
+    }
+
+    /// What was done since the program was loaded.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn counters(&self) -> Result<GreCounters, Error> {
+        let sums = sums(&self.counters, 0, 6 + DROPS.len())?;
+        Ok(GreCounters {
+            passed: sums[0],
+            stripped: sums[1],
+            handed: sums[2],
+            kernel: sums[3],
+            octets: sums[4],
+            octets_sent: sums[5],
+            dropped: DROPS.into_iter().zip(sums[6..].iter().copied()).collect(),
+        })
+    }
+
+    /// What each rule of the settings has done here: what was left to the engine is counted there.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn totals(&self) -> Result<Vec<RuleTotals>, Error> {
+        let mut totals = vec![RuleTotals::default(); self.rules];
+        for (place, &number) in (0u32..).zip(&self.numbers) {
+            let sums = sums(&self.totals, place, 2)?;
+            totals[number] = RuleTotals { packets: sums[0], octets: sums[1] };
+        }
+        Ok(totals)
+    }
+}
+
+impl Deref for GreProgram {
+    type Target = LoadedProgram;
+
+    fn deref(&self) -> &LoadedProgram {
+        &self.mounted
+    }
+}
+
+impl DerefMut for GreProgram {
+    fn deref_mut(&mut self) -> &mut LoadedProgram {
+        &mut self.mounted
+    }
+}
+
+/// Words of a per-CPU array's element, summed over the CPUs.
+fn sums(map: &MapHandle, place: u32, words: usize) -> Result<Vec<u64>, Error> {
+    let values = map
+        .lookup_percpu(&place.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::libbpf("reading the counters"))?;
+    let mut sums = vec![0; words];
+    for value in values.unwrap_or_default() {
+        for (sum, word) in sums.iter_mut().zip(value.as_chunks::<8>().0) {
+            *sum += u64::from_ne_bytes(*word);
+        }
+    }
+    Ok(sums)
+}
+
+/// `enum gre_verdict`, and flags of what goes over.
+fn raw_verdict(verdict: Verdict) -> (u8, u8) {
+    let flag = |propagation, bit| if propagation == Propagation::Uniform { bit } else { 0 };
+    match verdict {
+        Verdict::Decapsulate { ttl, dscp, forward: ForwardingMode::PeerPort } => {
+            (STRIP, flag(ttl, TTL_UNIFORM) | flag(dscp, DSCP_UNIFORM))
+        }
+        Verdict::Pass => (PASS, 0),
+        Verdict::Drop => (DROP, 0),
+        Verdict::Punt => (PUNT, 0),
+        Verdict::Decapsulate { forward: ForwardingMode::Route, .. } => (HAND, 0),
+    }
+}
+
+/// Mask and value as the program has addresses: IPv4 behind `::ffff:0:0/96`.
+fn raw_prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
+    let Some(prefix) = prefix else { return ([0; 16], [0; 16]) };
+    let (mask, value) = prefix.mask();
+    if prefix.is_ipv4() {
+        let mapped = 0xffff_u128 << 32;
+        ((mask | !u128::from(u32::MAX)).to_be_bytes(), (value | mapped).to_be_bytes())
+    } else {
+        (mask.to_be_bytes(), value.to_be_bytes())
+    }
+}
+
+fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
+    let (key_match, key) = match condition.key {
+        KeyMatch::Any => (0, 0),
+        KeyMatch::Absent => (1, 0),
+        KeyMatch::Is(key) => (2, key),
+    };
+    let inner = condition.inner;
+    let inner = u8::from(inner.ipv4) | u8::from(inner.ipv6) << 1 | u8::from(inner.ethernet) << 2;
+    let (verdict, flags) = raw_verdict(verdict);
+    let mut raw = raw_ends(condition.source, condition.destination);
+    raw[64..68].copy_from_slice(&key.to_ne_bytes());
+    raw[69..73].copy_from_slice(&[key_match, inner, verdict, flags]);
+    raw
+}
+
+/// What the engine puts into a tunnel.
+fn raw_encapsulation(tunnel: &Encapsulation) -> [u8; RULE_LEN] {
+    let mut raw = raw_ends(tunnel.source, tunnel.destination);
+    raw[70..72].copy_from_slice(&[PLAIN, HAND]);
+    raw
+}
+
+/// A rule's addresses and family.
+fn raw_ends(source: Option<Prefix>, destination: Option<Prefix>) -> [u8; RULE_LEN] {
+    let mut raw = [0; RULE_LEN];
+    let family = match source.or(destination) {
+        None => 0,
+        Some(prefix) if prefix.is_ipv4() => 4,
+        Some(_) => 6,
+    };
+    let ((source_mask, source), (destination_mask, destination)) =
+        (raw_prefix(source), raw_prefix(destination));
+    let addresses = [source_mask, source, destination_mask, destination];
+    raw[..64].copy_from_slice(&addresses.concat());
+    raw[68] = family;
+    raw
+}
