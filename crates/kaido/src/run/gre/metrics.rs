@@ -1,8 +1,8 @@
 //! What the header remover offers to be scraped, and as JSON.
 
 use kaido_engine::PortTotals;
-use kaido_metrics::{Exposition, Family};
 use kaido_gre::xdp::GreCounters;
+use kaido_metrics::{Exposition, Family};
 
 use super::api::{GreAnswer, GreInKernel, GreRule};
 use super::families as f;
