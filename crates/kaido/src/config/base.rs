@@ -43,12 +43,10 @@ impl Base {
     }
 }
 
-/// Fragments that wait for the rest of their packets.
+/// Fragments that wait for the rest of their packets. Functions have further fields in it.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(crate) struct ReassemblyConfig {
-    /// Whether any do.
-    pub(crate) enabled: bool,
     /// Most packets at a time, of the whole node.
     pub(crate) packets: Spanned<u32>,
     /// Most packets of one source.
@@ -62,7 +60,6 @@ pub(crate) struct ReassemblyConfig {
 impl Default for ReassemblyConfig {
     fn default() -> Self {
         Self {
-            enabled: true,
             packets: unplaced(512),
             packets_per_source: unplaced(64),
             fragments: unplaced(1024),

@@ -32,11 +32,13 @@ pub(crate) use metrics::MetricsListen;
 pub(crate) use ndn::{
     AdmitName, FaceConfig, KeyConfig, ListenConfig, ModuleName, NdnConfig, UnsolicitedName, group_number,
 };
-pub(crate) use node::{Datapath, NodeConfig, SteerBy};
-pub(crate) use port::{Attach, CopyMode, Driver, PortConfig, Role};
+pub(crate) use node::{Datapath, NodeConfig};
+pub(crate) use port::{Attach, CopyMode, Driver, PortConfig};
 pub(crate) use prefix::Prefix;
 pub(crate) use reference::reference;
-pub(crate) use upf::{MssClampConfig, SourcePort, UpfConfig};
+#[cfg(test)]
+pub(crate) use upf::testing::upf_of_ports;
+pub(crate) use upf::{MssClampConfig, Role, SourcePort, UpfConfig, UpfNode, UpfPort};
 
 /// What a node does: `function` of the file.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -113,12 +115,11 @@ impl Config {
         if !foreign.is_empty() {
             return Ok(Err(foreign));
         }
-        let mut base: Base = toml::from_str(text)?;
-        base.node.hands_over = function == FunctionName::Ndn;
+        let base: Base = toml::from_str(text)?;
         Ok(Ok(match function {
-            FunctionName::Upf => Self::Upf(Box::new(UpfConfig { base, ..toml::from_str(text)? })),
-            FunctionName::Gre => Self::Gre(Box::new(GreConfig { base, ..toml::from_str(text)? })),
-            FunctionName::Ndn => Self::Ndn(Box::new(NdnConfig { base, ..toml::from_str(text)? })),
+            FunctionName::Upf => Self::Upf(Box::new(UpfConfig::read(text, base)?)),
+            FunctionName::Gre => Self::Gre(Box::new(GreConfig::read(text, base)?)),
+            FunctionName::Ndn => Self::Ndn(Box::new(NdnConfig::read(text, base)?)),
         }))
     }
 
@@ -127,7 +128,7 @@ impl Config {
         let ports = self.base().ports.len();
         match self {
             Self::Upf(config) => {
-                format!("{ports} ports, up to {} sessions", config.base.node.sessions_max.get_ref())
+                format!("{ports} ports, up to {} sessions", config.node.sessions_max.get_ref())
             }
             Self::Gre(config) => format!("GRE header removal, {ports} ports, {} rules", config.rules()),
             Self::Ndn(config) => format!(

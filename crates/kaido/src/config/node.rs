@@ -1,5 +1,6 @@
-//! `[node]`: sizes, workers, and what forwards.
+//! `[node]`: sizes, workers, and what forwards. Functions have further fields in it.
 
+use kaido_wire::rss::SpreadBy;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -7,10 +8,8 @@ use super::unplaced;
 
 /// Sizes and workers.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(crate) struct NodeConfig {
-    /// Most sessions.
-    pub(crate) sessions_max: Spanned<u32>,
     /// Frames in the pool.
     pub(crate) frames: Spanned<u32>,
     /// Bytes of each; none where the ports decide ([`crate::frames`]).
@@ -19,52 +18,33 @@ pub(crate) struct NodeConfig {
     pub(crate) workers: Spanned<u8>,
     /// How workers get at what a port receives.
     pub(crate) queue_mode: Spanned<QueueMode>,
-    /// By what packets are steered to workers in mode `rss`.
-    pub(crate) steer_by: Spanned<SteerBy>,
+    /// By what packets are steered to workers in mode `rss`, if not by the queue. The function decides.
+    #[serde(skip)]
+    pub(crate) spread_by: Option<SpreadBy>,
     /// Whether workers of the function hand packets over to each other whatever the file says.
     #[serde(skip)]
     pub(crate) hands_over: bool,
     /// What forwards.
     pub(crate) datapath: Spanned<Datapath>,
-    /// `hybrid`: most records in the kernel.
-    pub(crate) xdp_records_max: Option<Spanned<u32>>,
     /// CPUs that workers are pinned to, in their order; empty pins none.
     pub(crate) cpus: Spanned<Vec<usize>>,
     /// Whether workers poll without ever sleeping.
     pub(crate) busy_poll: bool,
-    /// User plane inactivity timer where the control plane gives none, in seconds; zero is none.
-    pub(crate) inactivity_s: u32,
-    /// Error indications, ICMP errors and extension notices, per second, worker and kind.
-    pub(crate) answers_per_second: u32,
-    /// What becomes of packets from UE to UE of a network instance.
-    pub(crate) ue_to_ue: UeToUe,
 }
 
 impl Default for NodeConfig {
     fn default() -> Self {
         Self {
-            sessions_max: unplaced(65_536),
             frames: unplaced(16_384),
             frame_bytes: None,
             workers: unplaced(1),
             queue_mode: unplaced(QueueMode::Rss),
-            steer_by: unplaced(SteerBy::Queue),
+            spread_by: None,
             hands_over: false,
             datapath: unplaced(Datapath::Auto),
-            xdp_records_max: None,
             cpus: unplaced(Vec::new()),
             busy_poll: false,
-            inactivity_s: 0,
-            answers_per_second: 100,
-            ue_to_ue: UeToUe::Route,
         }
-    }
-}
-
-impl NodeConfig {
-    /// Most records in the kernel where the datapath is hybrid.
-    pub(crate) fn xdp_records_max(&self) -> u32 {
-        self.xdp_records_max.as_ref().map_or(65_536, |records| *records.get_ref())
     }
 }
 
@@ -94,28 +74,6 @@ impl Datapath {
     }
 }
 
-/// `ue_to_ue` of the node.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum UeToUe {
-    /// They leave by the routes.
-    Route,
-    /// They go into the other session's tunnel.
-    Forward,
-    /// They are dropped.
-    Drop,
-}
-
-impl From<UeToUe> for kaido_upf::record::UeToUe {
-    fn from(choice: UeToUe) -> Self {
-        match choice {
-            UeToUe::Route => Self::Route,
-            UeToUe::Forward => Self::Forward,
-            UeToUe::Drop => Self::Drop,
-        }
-    }
-}
-
 /// `queue_mode` of the node.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
@@ -136,16 +94,4 @@ impl From<QueueMode> for kaido_engine::shared::QueueMode {
             QueueMode::SharedOrdered => Self::SharedOrdered,
         }
     }
-}
-
-/// `steer_by` of the node.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SteerBy {
-    /// As the NIC has it.
-    Queue,
-    /// By the UE's address.
-    Ue,
-    /// By the TEID uplink, the UE's address downlink.
-    Teid,
 }

@@ -1,4 +1,4 @@
-//! `[[port]]`: how packets come and go.
+//! `[[port]]`: how packets come and go. Functions have further fields in it.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -7,7 +7,6 @@ use super::{Prefix, unplaced};
 
 /// A port.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct PortConfig {
     /// Its name in counters and logs.
     pub(crate) name: Spanned<String>,
@@ -17,22 +16,10 @@ pub(crate) struct PortConfig {
     pub(crate) interface: Option<Spanned<String>>,
     /// `dpdk`: the device, by PCI address or as its `--vdev` argument names it.
     pub(crate) device: Option<Spanned<String>>,
-    /// `upf`: the VLAN of the interface that it has; without it, all frames that no other port has.
+    /// Of functions with VLANs: the VLAN of the interface that it has; without it, all frames that no other port has.
     pub(crate) vlan: Option<Spanned<u16>>,
     /// `vlan`: the TAP device to make, the kernel's side of the port.
     pub(crate) tap: Option<Spanned<String>>,
-    /// `upf`: what it is for.
-    #[serde(default = "no_roles")]
-    pub(crate) roles: Spanned<Vec<Role>>,
-    /// `gre`: name of the port that packets leave by which came in here and are not routed.
-    pub(crate) peer_port: Option<Spanned<String>>,
-    /// `upf`: name of the network instance behind an `n6` port; without one it answers to every name. Of an `n3` or `n9` port: the
-    /// name by which control planes ask for its addresses.
-    pub(crate) network_instance: Option<String>,
-    /// `upf`, `n6` with `af_xdp`: prefixes of UEs that are taken from the kernel; empty takes all that is not
-    /// addressed to the node itself.
-    #[serde(default)]
-    pub(crate) ue_prefixes: Vec<Prefix>,
     /// `af_xdp`: whether the driver copies frames.
     #[serde(default = "default_copy")]
     pub(crate) copy: Spanned<CopyMode>,
@@ -85,10 +72,6 @@ fn default_attach() -> Spanned<Attach> {
     unplaced(Attach::Auto)
 }
 
-fn no_roles() -> Spanned<Vec<Role>> {
-    unplaced(Vec::new())
-}
-
 /// How packets come and go.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
@@ -101,18 +84,6 @@ pub(crate) enum Driver {
     Tap,
     /// A device of DPDK's, with a TAP device for what is the kernel's.
     Dpdk,
-}
-
-/// What a port is for.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Role {
-    /// GTP-U towards the access: N3, S1-U, S5-U.
-    N3,
-    /// IP towards the data network: N6, SGi.
-    N6,
-    /// GTP-U between user planes: N9, S5-U.
-    N9,
 }
 
 /// `copy` of a port.

@@ -46,9 +46,7 @@ fn ports(config: &GreConfig, findings: &mut Findings) {
         findings.add(0..0, "port", "no port", help);
         return;
     }
-    let peer_port = || {
-        config.base.ports.iter().filter_map(|port| Some((port.get_ref(), port.get_ref().peer_port.as_ref()?)))
-    };
+    let peer_port = || config.ports().filter_map(|(port, of_port)| Some((port, of_port.peer_port.as_ref()?)));
     for (port, peer_port) in peer_port() {
         let name = peer_port.get_ref();
         if name == port.name.get_ref() {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Base, Prefix};
+use super::{Base, PortConfig, Prefix};
 
 pub(super) use self::check::check;
 
@@ -18,9 +18,31 @@ pub(crate) struct GreConfig {
     /// What every function has.
     #[serde(skip)]
     pub(crate) base: Base,
+    /// What it further has in each `[[port]]`, in their order.
+    #[serde(default, rename = "port")]
+    ports: Vec<GrePort>,
     /// What is done with tunnel packets.
     #[serde(default)]
     pub(crate) gre: GreTable,
+}
+
+impl GreConfig {
+    /// Reads a header remover's part of a file.
+    pub(super) fn read(text: &str, base: Base) -> Result<Self, toml::de::Error> {
+        Ok(Self { base, ..toml::from_str(text)? })
+    }
+
+    /// The ports, with what a header remover further has of each.
+    fn ports(&self) -> impl Iterator<Item = (&PortConfig, &GrePort)> {
+        self.base.ports.iter().map(Spanned::get_ref).zip(&self.ports)
+    }
+}
+
+/// A header remover's field of a port.
+#[derive(Debug, Deserialize)]
+struct GrePort {
+    /// Name of the port that packets leave by which came in here and are not routed.
+    peer_port: Option<Spanned<String>>,
 }
 
 /// `[gre]`.

@@ -35,6 +35,14 @@ pub(crate) struct NdnConfig {
     pub(crate) ndn: NdnTable,
 }
 
+impl NdnConfig {
+    /// Reads a router's part of a file.
+    pub(super) fn read(text: &str, mut base: Base) -> Result<Self, toml::de::Error> {
+        base.node.hands_over = true;
+        Ok(Self { base, ..toml::from_str(text)? })
+    }
+}
+
 /// `[ndn]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -70,7 +70,7 @@ pub(super) fn foreign(file: &DeTable<'_>, own: FunctionName) -> Vec<Fault> {
         if !is_own(&in_section) {
             faults.push(match owner(&in_section) {
                 Some(owner) => others(place, section, own, owner),
-                None => unknown(place, section, own),
+                None => unknown(place, section, sections(own)),
             });
             continue;
         }
@@ -80,9 +80,14 @@ pub(super) fn foreign(file: &DeTable<'_>, own: FunctionName) -> Vec<Fault> {
             // A section within the section is not among the fields of this one.
             let is_it =
                 |field: &Field| field.0.trim_matches(['[', ']']) == section && field.1 == name.as_ref();
-            if let Some(owner) = owner(&is_it).filter(|_| !is_own(&is_it)) {
-                faults.push(others(place, &format!("{section}.{name}"), own, owner));
+            let is_section = |field: &Field| field.0.trim_matches(['[', ']']) == format!("{section}.{name}");
+            if is_own(&is_it) || is_own(&is_section) {
+                continue;
             }
+            faults.push(match owner(&is_it) {
+                Some(owner) => others(place, &format!("{section}.{name}"), own, owner),
+                None => unknown(place, name, fields_of(section, own)),
+            });
         }
     }
     faults.sort_by_key(|fault| fault.at.start);
@@ -108,17 +113,42 @@ fn others(at: std::ops::Range<usize>, field: &str, own: FunctionName, owner: Fun
     }
 }
 
-fn unknown(at: std::ops::Range<usize>, section: &str, own: FunctionName) -> Fault {
-    let mut expected: Vec<String> = Vec::new();
-    for section in base::FIELDS.iter().chain(own.fields()).map(|field| format!("`{}`", top(field.0))) {
-        if !expected.contains(&section) {
-            expected.push(section);
+/// The sections of a function's file.
+fn sections(own: FunctionName) -> Vec<&'static str> {
+    let mut sections = Vec::new();
+    for section in base::FIELDS.iter().chain(own.fields()).map(|field| top(field.0)) {
+        if !sections.contains(&section) {
+            sections.push(section);
         }
     }
+    sections
+}
+
+/// The fields of a section of a function's file.
+fn fields_of(section: &str, own: FunctionName) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for (found, name, ..) in base::FIELDS.iter().chain(own.fields()) {
+        let found = found.trim_matches(['[', ']']);
+        // A section within it is a field, too.
+        let within = found.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
+        let within = within.filter(|name| !name.contains('.'));
+        names.extend((found == section).then_some(*name).or(within).filter(|name| !names.contains(name)));
+    }
+    names
+}
+
+/// As serde says it of a type that has all fields.
+fn unknown(at: std::ops::Range<usize>, name: &str, expected: Vec<&str>) -> Fault {
+    let expected: Vec<_> = expected.into_iter().map(|name| format!("`{name}`")).collect();
+    let expected = match &expected[..] {
+        [one] => one.clone(),
+        [one, other] => format!("{one} or {other}"),
+        many => format!("one of {}", many.join(", ")),
+    };
     Fault {
         at,
         field: String::new(),
-        message: format!("unknown field `{section}`, expected one of {}", expected.join(", ")),
+        message: format!("unknown field `{name}`, expected {expected}"),
         help: REFERENCE.to_owned(),
     }
 }

@@ -10,9 +10,9 @@ use kaido_wire::MacAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::UpfConfig;
+use super::{UpfConfig, UpfPort};
 use crate::config::check::Findings;
-use crate::config::{Driver, PortConfig, Prefix, Role};
+use crate::config::{Driver, PortConfig, Prefix};
 
 /// Most network instances behind VLANs.
 const LANS_MAX: usize = 65_000;
@@ -93,7 +93,7 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         findings.add(0..0, "network_instance", found, format!("at most {LANS_MAX}"));
     }
     let (mut names, mut tags) = (HashSet::new(), HashSet::new());
-    let of_ports = config.base.ports.iter().filter_map(|port| port.get_ref().network_instance.as_deref());
+    let of_ports = config.ports.iter().filter_map(|port| port.network_instance.as_deref());
     names.extend(of_ports);
     for spanned in &config.network_instances {
         let (place, lan) = (spanned.span(), spanned.get_ref());
@@ -103,7 +103,7 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         }
         let name = lan.port.get_ref();
         let port = config.base.ports.iter().map(Spanned::get_ref).find(|port| port.name.get_ref() == name);
-        if port.is_none_or(|port| !port.roles.get_ref().contains(&Role::N6)) {
+        if !port.and_then(|port| config.of_port(port)).is_some_and(UpfPort::is_n6) {
             let message = format!("`{name}` is no port with the role \"n6\"");
             findings.add(
                 lan.port.span(),

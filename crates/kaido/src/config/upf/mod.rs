@@ -4,7 +4,9 @@ pub(super) mod check;
 mod ethernet;
 mod gtpu;
 mod lan;
+mod node;
 mod pfcp;
+mod port;
 mod predefined;
 mod qos;
 mod vlan;
@@ -18,9 +20,11 @@ use self::lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
 use self::pfcp::PfcpConfig;
 use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
-use super::{Base, Prefix, unplaced};
+use super::{Base, PortConfig, Prefix, unplaced};
 
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
+pub(crate) use self::node::{SteerBy, UpfNode};
+pub(crate) use self::port::{Role, UpfPort};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -28,6 +32,12 @@ pub(crate) struct UpfConfig {
     /// What every function has.
     #[serde(skip)]
     pub(crate) base: Base,
+    /// What it further has in `[node]`.
+    #[serde(default)]
+    pub(crate) node: UpfNode,
+    /// What it further has in each `[[port]]`, in their order.
+    #[serde(default, rename = "port")]
+    pub(crate) ports: Vec<UpfPort>,
     /// GTP-U.
     #[serde(default)]
     pub(crate) gtpu: GtpuConfig,
@@ -45,6 +55,9 @@ pub(crate) struct UpfConfig {
     /// Rules that control planes switch on by name.
     #[serde(default, rename = "predefined_rule")]
     pub(crate) predefined_rules: Vec<Spanned<PredefinedRuleConfig>>,
+    /// What it further has in `[reassembly]`.
+    #[serde(default)]
+    pub(crate) reassembly: UpfReassembly,
     /// Downlink buffering.
     #[serde(default)]
     pub(crate) buffer: BufferConfig,
@@ -54,6 +67,39 @@ pub(crate) struct UpfConfig {
     /// Ethernet sessions.
     #[serde(default)]
     pub(crate) ethernet: EthernetConfig,
+}
+
+impl UpfConfig {
+    /// Reads a user plane's part of a file.
+    pub(super) fn read(text: &str, base: Base) -> Result<Self, toml::de::Error> {
+        let mut config = Self { base, ..toml::from_str(text)? };
+        config.base.node.spread_by = config.node.steer_by.get_ref().spread();
+        Ok(config)
+    }
+
+    /// The ports, with what a user plane further has of each.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (&PortConfig, &UpfPort)> {
+        self.base.ports.iter().map(Spanned::get_ref).zip(&self.ports)
+    }
+
+    /// What a user plane further has of a port.
+    pub(crate) fn of_port(&self, port: &PortConfig) -> Option<&UpfPort> {
+        self.ports().find(|(own, _)| own.name == port.name).map(|(_, of_port)| of_port)
+    }
+}
+
+/// A user plane's field of `[reassembly]`.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct UpfReassembly {
+    /// Whether fragments are put together.
+    pub(crate) enabled: bool,
+}
+
+impl Default for UpfReassembly {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
 }
 
 /// A pool of UE addresses.
@@ -140,6 +186,11 @@ listen = ["10.0.0.1"]
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.message().to_owned()),
         }
+    }
+
+    /// A user plane of these ports, and what else is in the text, unchecked.
+    pub(crate) fn upf_of_ports(text: &str) -> UpfConfig {
+        unchecked(&format!("{text}[pfcp]\nlisten = []\n")).unwrap()
     }
 
     /// The fields at fault of that, and more.

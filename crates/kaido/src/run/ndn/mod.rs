@@ -231,7 +231,7 @@ fn forwarder(config: &NdnConfig) -> ForwarderSettings {
 fn reassembly(config: &NdnConfig) -> ReassemblyLimits {
     let limits = config.base.reassembly.limits();
     ReassemblyLimits {
-        packets: if config.base.reassembly.enabled { limits.packets } else { 0 },
+        packets: limits.packets,
         packets_per_face: limits.packets_per_source,
         frames: limits.pieces,
         timeout: limits.time,

@@ -170,7 +170,7 @@ fn guard(
     if let Some(endpoint) = scraped {
         guarded.push((endpoint.as_fd().try_clone_to_owned()?, endpoint.address()?.ip()));
     }
-    ControlGuard::new(&ports.opened.devices, guarded)
+    ControlGuard::new(ports.devices(), guarded)
 }
 
 /// Whether the machine has memory for as many sessions as it may be asked for.
@@ -181,7 +181,7 @@ fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), StartFault> 
         Datapath::Engine | Datapath::Auto => 0,
         Datapath::Xdp | Datapath::Hybrid => offload::config(config).bytes(),
     };
-    let sessions = *config.base.node.sessions_max.get_ref();
+    let sessions = *config.node.sessions_max.get_ref();
     match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {
         Some(fault) => Err(StartFault::Memory { fault }),
         None => Ok(()),
