@@ -5,13 +5,12 @@ use kaido_gre::{
     Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings,
     Propagation, Rule, Settings, Verdict,
 };
-use toml::Spanned;
 
 use super::{
     CopyField, DontFragmentName, EncapsulationConfig, ForwardName, Fragments, GreConfig, InnerKind, Key,
     RuleConfig, UnmatchedAction, UnreadableAction, VerdictName,
 };
-use crate::config::Prefix;
+use crate::config::{Prefix, Spanned};
 
 impl GreConfig {
     /// The port that packets leave by which came in at the port of that number. One that names none is connected with the

@@ -1,34 +1,30 @@
 //! What no single field of a user plane's file can tell.
 
-use toml::Spanned;
-
+use super::gtpu::MSS_MIN;
 use super::{MssClampConfig, SteerBy, UePoolConfig, UpfConfig, UpfPort};
 use crate::config::check::Findings;
-use crate::config::node::QueueMode;
-use crate::config::{Datapath, Driver, PortConfig, Role};
-
-/// Sessions whose tables fit into the memory of a large server.
-const SESSIONS_MAX: u32 = 1 << 26;
+use crate::config::node::{FRAMES_MIN, QueueMode, WORKERS_MAX};
+use crate::config::{Datapath, Driver, PortConfig, Role, Spanned};
 
 /// Everything that is wrong with a user plane's sections and fields.
 pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
-    findings.range(&config.node.sessions_max, "node.sessions_max", 1, SESSIONS_MAX);
-    findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s", 1, 3600);
-    findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms", 10, 60_000);
-    findings.range(&config.pfcp.n1, "pfcp.n1", 1, 10);
-    findings.range(&config.gtpu.echo_t3_ms, "gtpu.echo_t3_ms", 10, 60_000);
-    findings.range(&config.gtpu.echo_retries, "gtpu.echo_retries", 1, 10);
+    findings.range(&config.node.sessions_max, "node.sessions_max");
+    findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s");
+    findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms");
+    findings.range(&config.pfcp.n1, "pfcp.n1");
+    findings.range(&config.gtpu.echo_t3_ms, "gtpu.echo_t3_ms");
+    findings.range(&config.gtpu.echo_retries, "gtpu.echo_retries");
     if *config.gtpu.echo_interval_s.get_ref() > 0 {
-        findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s", 60, 86_400);
+        findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s");
     }
-    findings.range(&config.qos.burst_ms, "qos.burst_ms", 1, 10_000);
+    findings.range(&config.qos.burst_ms, "qos.burst_ms");
     buffered(config, findings);
-    if let MssClampConfig::To(most @ ..536) = *config.gtpu.mss_clamp.get_ref() {
+    if let MssClampConfig::To(most @ ..MSS_MIN) = *config.gtpu.mss_clamp.get_ref() {
         findings.add(
             config.gtpu.mss_clamp.span(),
             "gtpu.mss_clamp",
             format!("{most} is below what every host takes"),
-            "536 to 65535 are allowed, true for what the ports take, false for none",
+            format!("{MSS_MIN} to 65535 are allowed, true for what the ports take, false for none"),
         );
     }
     super::gtpu::check_marking(&config.gtpu, findings);
@@ -51,7 +47,7 @@ fn buffered(config: &UpfConfig, findings: &mut Findings) {
     let (workers, frames) = (*node.workers.get_ref(), *node.frames.get_ref());
     let wanted = u64::from(*packets.get_ref()) * u64::from(workers);
     // What is out of range itself has been said.
-    if workers > 64 || frames < 1024 || wanted <= u64::from(frames) / 2 {
+    if workers > WORKERS_MAX || frames < FRAMES_MIN || wanted <= u64::from(frames) / 2 {
         return;
     }
     // The field that is in the file, most likely the one that was changed last.
@@ -79,10 +75,10 @@ fn buffered(config: &UpfConfig, findings: &mut Findings) {
 /// The fields at fault.
 #[cfg(test)]
 pub(super) fn fields(config: &UpfConfig) -> Vec<String> {
-    let mut findings = Findings(Vec::new());
+    let mut findings = Findings::new(&super::SCHEMA);
     crate::config::check::base(&config.base, false, &mut findings);
     check(config, &mut findings);
-    findings.0.into_iter().map(|fault| fault.field).collect()
+    findings.faults.into_iter().map(|fault| fault.field).collect()
 }
 
 fn queues(config: &UpfConfig, findings: &mut Findings) {
@@ -136,7 +132,7 @@ fn sides(config: &UpfConfig, findings: &mut Findings) {
 
 fn records(config: &UpfConfig, findings: &mut Findings) {
     let Some(records) = &config.node.xdp_records_max else { return };
-    findings.range(records, "node.xdp_records_max", 1, 4 * SESSIONS_MAX);
+    findings.range(records, "node.xdp_records_max");
     if *config.base.node.datapath.get_ref() != Datapath::Hybrid {
         findings.add(
             records.span(),

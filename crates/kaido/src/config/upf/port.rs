@@ -1,21 +1,22 @@
 //! What a user plane has in `[[port]]` beside the fields of every function.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 
-use crate::config::{Prefix, unplaced};
+use crate::config::{Prefix, Spanned, unplaced};
 
 /// A user plane's fields of a port.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct UpfPort {
-    /// What it is for.
+    /// What arrives here: GTP-U from the access, IP from the data network, GTP-U from another user plane. One port may have several.
     #[serde(default = "no_roles")]
+    #[schemars(extend("x-default" = "required"))]
     pub(crate) roles: Spanned<Vec<Role>>,
-    /// Name of the network instance behind an `n6` port; without one it answers to every name. Of an `n3` or `n9` port: the
-    /// name by which control planes ask for its addresses.
+    /// `n6`: the network instance behind the port. Without it, the port answers to every name that no other port has.
+    #[schemars(extend("x-default" = "any name"))]
     pub(crate) network_instance: Option<String>,
-    /// `n6` with `af_xdp`: prefixes of UEs that are taken from the kernel; empty takes all that is not
-    /// addressed to the node itself.
+    /// `n6` with `af_xdp`: take only packets to these prefixes from the kernel. Empty takes all that is not addressed to the node
+    /// itself.
     #[serde(default)]
     pub(crate) ue_prefixes: Vec<Prefix>,
 }
@@ -37,7 +38,7 @@ fn no_roles() -> Spanned<Vec<Role>> {
 }
 
 /// What a port is for.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
     /// GTP-U towards the access: N3, S1-U, S5-U.

@@ -2,12 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use toml::Spanned;
-
 use super::{UpfConfig, UpfPort};
 use crate::config::check::{Findings, is_interface_name};
 use crate::config::node::QueueMode;
-use crate::config::{Driver, PortConfig};
+use crate::config::{Driver, PortConfig, Spanned};
 
 /// Everything that is wrong with them.
 pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
@@ -50,7 +48,7 @@ fn vlan(port: &PortConfig, of_port: &UpfPort, shares_queues: bool, findings: &mu
         }
         return;
     };
-    findings.range(vlan, "port.vlan", 1, 4094);
+    findings.range(vlan, "port.vlan");
     if matches!(*port.driver.get_ref(), Driver::Tap | Driver::Dpdk) {
         let help = "use driver = \"af_xdp\" or \"af_packet\", or remove the vlan";
         findings.add(

@@ -32,7 +32,7 @@ use super::control::Control;
 use super::metrics::Figures;
 use super::port_trace::PortTraces;
 use super::{NodeContext, WorkerSet, export, notify};
-use crate::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
+use crate::config::{AdmitName, ListenConfig, NdnConfig, Spanned, UnsolicitedName, group_number};
 
 /// Where this host has its groups.
 const GROUPS: &str = "/etc/group";
@@ -245,7 +245,7 @@ fn channels(config: &NdnConfig, host: &HostControl) -> Vec<FaceUri> {
         listen.unix.to_str().filter(|path| !path.is_empty()).map(|path| FaceUri::Unix(path.to_owned()));
     let groups = host.groups().iter().map(|on| FaceUri::Udp(on.group()));
     let tcp = host.tcp_addresses().iter().map(|address| FaceUri::Tcp(*address));
-    let on_ports = listen.udp_on_ports.iter().map(toml::Spanned::get_ref);
+    let on_ports = listen.udp_on_ports.iter().map(Spanned::get_ref);
     let udp = host.udp_addresses().iter().chain(on_ports).map(|address| FaceUri::Udp(*address));
     unix.into_iter().chain(tcp).chain(udp).chain(groups).collect()
 }

@@ -44,7 +44,7 @@ use self::unknown_peers::UnknownPeers;
 use super::board::{Health, Heartbeat};
 use super::metrics::Figures;
 use super::{NodeContext, StartFault, WorkerSet, export, notify};
-use crate::config::{Datapath, UpfConfig};
+use crate::config::{Datapath, Spanned, UpfConfig};
 
 /// Runs a user plane until it is told to stop.
 ///
@@ -199,7 +199,7 @@ fn warn_of_strangers(config: &UpfConfig) {
 }
 
 fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {
-    let pools = config.ue_pools.iter().map(toml::Spanned::get_ref);
+    let pools = config.ue_pools.iter().map(Spanned::get_ref);
     pools
         .filter_map(|pool| {
             let name = pool.network_instance.as_ref().map(|name| name.get_ref().as_str());
