@@ -100,7 +100,7 @@ def test_a_good_file_is_good(binary: Path, tmp_path: Path) -> None:
             ["kaido.toml:14", "pfcp.listen", "list of addresses"],
         ),
         ("[pfcp]", '[node]\nworkers = "two"\n[pfcp]', ["kaido.toml:14", "node.workers", "1 to 64"]),
-        ('name = "n3"\n', "", ["kaido.toml:1", "port.name", "missing", "text"]),
+        ('name = "n3"\n', "", ["kaido.toml:1", "port.name", "missing", "characters"]),
         ("[pfcp]", "[ue_pool]\n[pfcp]", ["kaido.toml:13", "[[ue_pool]]"]),
         ("[pfcp]", "[pfcp", ["kaido.toml:13"]),
         ('[pfcp]\nlisten = ["127.0.0.1"]', "", ["pfcp", "missing"]),

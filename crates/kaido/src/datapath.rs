@@ -1,11 +1,12 @@
 //! What `node.datapath = "auto"` of a user plane chooses by its ports: the node asks when its sockets are open, the doctor before.
 
-use crate::config::{Driver, PortConfig, Role};
+use crate::config::{Driver, PortConfig, UpfPort};
 
 /// A port, as far as the choice goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortFacts<'p> {
     pub(crate) config: &'p PortConfig,
+    pub(crate) of_port: &'p UpfPort,
     /// Of AF_XDP: whether the kernel copies each packet; none where that is not known.
     pub(crate) copies: Option<bool>,
 }
@@ -35,12 +36,16 @@ pub(crate) fn by_ports(ports: &[PortFacts<'_>]) -> Advice {
     if xdp().next().is_none() {
         return Advice::engine("no port has driver = \"af_xdp\"");
     }
-    for (roles, what) in [(&[Role::N3, Role::N9][..], "n3 or n9"), (&[Role::N6], "n6")] {
-        if !xdp().any(|port| port.config.roles.get_ref().iter().any(|role| roles.contains(role))) {
-            return Advice::engine(format!(
-                "no af_xdp port has the role {what}, and the kernel forwards between af_xdp ports alone"
-            ));
-        }
+    let no_port = |role: &str| {
+        Advice::engine(format!(
+            "no af_xdp port has the role {role}, and the kernel forwards between af_xdp ports alone"
+        ))
+    };
+    if !xdp().any(|port| port.of_port.is_gtpu()) {
+        return no_port("n3 or n9");
+    }
+    if !xdp().any(|port| port.of_port.is_n6()) {
+        return no_port("n6");
     }
     match (names(Some(true)), names(Some(false)), names(None)) {
         (copying, _, _) if !copying.is_empty() => {
@@ -58,17 +63,17 @@ pub(crate) fn by_ports(ports: &[PortFacts<'_>]) -> Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Base;
+    use crate::config::upf_of_ports;
 
     /// The choice for ports of that driver, role and mode.
     fn chosen(ports: &[(&str, &str, Option<bool>)]) -> Advice {
         let text = ports.iter().enumerate().map(|(at, (driver, role, _))| {
             format!("[[port]]\nname = \"p{at}\"\ninterface = \"i{at}\"\ndriver = \"{driver}\"\nroles = [\"{role}\"]\n")
         });
-        let base: Base = toml::from_str(&text.collect::<String>()).unwrap();
-        let facts = base.ports.iter().zip(ports);
+        let upf = upf_of_ports(&text.collect::<String>());
+        let facts = upf.ports().zip(ports);
         let facts: Vec<_> =
-            facts.map(|(port, &(_, _, copies))| PortFacts { config: port.get_ref(), copies }).collect();
+            facts.map(|((config, of_port), &(_, _, copies))| PortFacts { config, of_port, copies }).collect();
         by_ports(&facts)
     }
 

@@ -2,7 +2,7 @@
 
 use kaido_engine::{FrameSize, netlink};
 
-use crate::config::{Base, Config, Driver, PortConfig};
+use crate::config::{Base, Config, Driver, PortConfig, Spanned};
 use crate::doctor::ethtool::Ethtool;
 
 /// Kernel drivers that give their NICs buffers of whole KiB: of the room in a frame of 2048 bytes that is one, and
@@ -20,7 +20,7 @@ fn of(base: &Base, is_router: bool) -> FrameSize {
     if let Some(size) = asked.and_then(|bytes| FrameSize::of_bytes((*bytes.get_ref()).into())) {
         return size;
     }
-    let mut ports = base.ports.iter().map(toml::Spanned::get_ref);
+    let mut ports = base.ports.iter().map(Spanned::get_ref);
     if !is_router && ports.all(does_with_small) { FrameSize::TwoKib } else { FrameSize::FourKib }
 }
 

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kaido_engine::fragment::Limits;
+use schemars::JsonSchema;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-use toml::Spanned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::metrics::MetricsConfig;
 use super::node::NodeConfig;
 use super::port::PortConfig;
-use super::unplaced;
+use super::{Spanned, unplaced};
 
 /// What every function has.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Base {
     /// Sizes and workers.
@@ -23,15 +23,15 @@ pub(crate) struct Base {
     /// Ports, one table each.
     #[serde(rename = "port")]
     pub(crate) ports: Vec<Spanned<PortConfig>>,
-    /// Fragments.
-    pub(crate) reassembly: ReassemblyConfig,
-    /// DPDK, for the ports that are its.
+    /// DPDK, for `dpdk` ports.
     pub(crate) dpdk: DpdkConfig,
+    /// Fragments that wait for the rest of their packets.
+    pub(crate) reassembly: ReassemblyConfig,
     /// The socket of `kaido status` and its like.
     pub(crate) control: ControlConfig,
-    /// Metrics.
+    /// Where metrics are scraped.
     pub(crate) metrics: MetricsConfig,
-    /// Logs.
+    /// Logs, on standard error.
     pub(crate) log: LogConfig,
 }
 
@@ -43,26 +43,26 @@ impl Base {
     }
 }
 
-/// Fragments that wait for the rest of their packets.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// Fragments that wait for the rest of their packets. Functions have further fields in it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default)]
 pub(crate) struct ReassemblyConfig {
-    /// Whether any do.
-    pub(crate) enabled: bool,
-    /// Most packets at a time, of the whole node.
+    /// Most packets whose rest is waited for, of the whole node.
+    #[schemars(range(min = 1, max = 65_536))]
     pub(crate) packets: Spanned<u32>,
-    /// Most packets of one source.
+    /// Of these, most of one source.
+    #[schemars(range(min = 1, max = 65_536))]
     pub(crate) packets_per_source: Spanned<u32>,
-    /// Most fragments kept, of the whole node.
+    /// Most fragments kept, of the whole node: at most a quarter of `node.frames`. The oldest packets give way.
     pub(crate) fragments: Spanned<u32>,
-    /// How long the rest is waited for, in milliseconds.
+    /// Longest wait for the rest of a packet, in milliseconds.
+    #[schemars(range(min = 100, max = 60_000))]
     pub(crate) time_ms: Spanned<u32>,
 }
 
 impl Default for ReassemblyConfig {
     fn default() -> Self {
         Self {
-            enabled: true,
             packets: unplaced(512),
             packets_per_source: unplaced(64),
             fragments: unplaced(1024),
@@ -84,19 +84,20 @@ impl ReassemblyConfig {
 }
 
 /// DPDK.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DpdkConfig {
-    /// Arguments of its environment (EAL), as its own programs take them.
+    /// Arguments of DPDK's environment (EAL), such as `["-a", "0000:03:00.0"]`; for all `dpdk` ports together.
     pub(crate) eal: Vec<String>,
 }
 
 /// The control socket.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ControlConfig {
-    /// Its path.
+    /// Unix socket of `kaido status`, `sessions` and `drops`. The folder of the default is made when it is missing.
     #[serde(deserialize_with = "socket_path")]
+    #[schemars(extend("x-allowed" = "path"))]
     pub(crate) socket: PathBuf,
 }
 
@@ -126,12 +127,13 @@ pub(super) fn socket_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 pub(crate) const DEFAULT_SOCKET: &str = "/run/kaido/kaido.sock";
 
 /// Logs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogConfig {
-    /// Which events: `info`, `debug`, or a filter such as `info,kaido_pfcp=debug`.
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `"info,kaido_pfcp=debug"`.
+    #[schemars(extend("x-allowed" = "log filter"))]
     pub(crate) level: Spanned<String>,
-    /// Lines for people or for machines.
+    /// Lines for people or objects for machines.
     pub(crate) format: LogFormat,
 }
 
@@ -142,7 +144,7 @@ impl Default for LogConfig {
 }
 
 /// `format` of logs.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
     /// A line of text for each event.

@@ -5,32 +5,36 @@ use std::fs::read_to_string;
 use std::ops::Range;
 
 use kaido_engine::FrameSize;
-use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::fault::Fault;
-use super::node::QueueMode;
-use super::{Attach, Base, Config, CopyMode, Datapath, Driver, NodeConfig, PortConfig};
+use super::node::{FRAMES_MIN, QueueMode};
+use super::port::PORT_NAME_MAX;
+use super::schema::{Field, FunctionSchema, Sections};
+use super::{Attach, Base, CopyMode, Datapath, Driver, NodeConfig, PortConfig, Spanned};
 use crate::doctor::{cpu_list, cpu_list_of};
 
 /// Where the kernel lists the CPUs that are there.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Ports of a node are numbered in eight bits, and a few are kept for TAP sides.
 const PORTS_MAX: usize = 64;
-/// Frames of the smallest useful pool: rings and batches of one port.
-const FRAMES_MIN: u32 = 1024;
-/// Frames of the largest pool: 64 GiB.
-const FRAMES_MAX: u32 = 1 << 24;
-/// Longest name of a port: counters have it.
-const PORT_NAME_MAX: usize = 63;
 /// Longest interface name (IFNAMSIZ less its end).
 const INTERFACE_NAME_MAX: usize = 15;
 
 /// What is wrong, as it is found.
-pub(super) struct Findings(pub(super) Vec<Fault>);
+pub(super) struct Findings {
+    pub(super) faults: Vec<Fault>,
+    /// What the file may have.
+    sections: Sections,
+}
 
 impl Findings {
+    /// Nothing so far, of a file of that function.
+    pub(super) fn new(function: &FunctionSchema) -> Self {
+        Self { faults: Vec::new(), sections: function.file() }
+    }
+
     pub(super) fn add(
         &mut self,
         at: Range<usize>,
@@ -38,17 +42,26 @@ impl Findings {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.0.push(Fault { at, field: field.into(), message: message.into(), help: help.into() });
+        self.faults.push(Fault { at, field: field.into(), message: message.into(), help: help.into() });
     }
 
-    pub(super) fn range<T: PartialOrd + Copy + std::fmt::Display>(
-        &mut self,
-        value: &Spanned<T>,
-        field: &str,
-        low: T,
-        high: T,
-    ) {
-        let found = *value.get_ref();
+    /// Whether a number is in the range that its schema has.
+    pub(super) fn range<T: Copy + Into<u64>>(&mut self, value: &Spanned<T>, field: &str) {
+        let bounds = self.sections.field(field).and_then(Field::bounds);
+        debug_assert!(bounds.is_some(), "{field} has no range");
+        if let Some(bounds) = bounds {
+            self.between(value, field, bounds);
+        }
+    }
+
+    /// The same where another field has the upper bound.
+    pub(super) fn range_to<T: Copy + Into<u64>>(&mut self, value: &Spanned<T>, field: &str, highest: T) {
+        let lowest = self.sections.field(field).and_then(Field::lowest);
+        self.between(value, field, (lowest.unwrap_or(0), highest.into()));
+    }
+
+    fn between<T: Copy + Into<u64>>(&mut self, value: &Spanned<T>, field: &str, (low, high): (u64, u64)) {
+        let found: u64 = (*value.get_ref()).into();
         if found < low || found > high {
             let message = format!("{found} is out of range");
             self.add(value.span(), field, message, format!("{low} to {high} are allowed"));
@@ -56,30 +69,17 @@ impl Findings {
     }
 }
 
-/// Everything that is wrong with a configuration that reads well.
-pub(super) fn check(config: &Config) -> Vec<Fault> {
-    let mut findings = Findings(Vec::new());
-    // A router's worker sends by the port of another where there is one queue.
-    let one_queue_does = matches!(config, Config::Ndn(_));
-    base(config.base(), one_queue_does, &mut findings);
-    match config {
-        Config::Upf(config) => super::upf::check::check(config, &mut findings),
-        Config::Gre(config) => super::gre::check(config, &mut findings),
-        Config::Ndn(config) => super::ndn::check(config, &mut findings),
-    }
-    findings.0
-}
-
 /// What is wrong whatever the function; `one_queue_does` says that several workers can do with one queue of a port.
 pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
-    findings.range(&base.node.frames, "node.frames", FRAMES_MIN, FRAMES_MAX);
+    findings.range(&base.node.frames, "node.frames");
     if let Some(bytes) = &base.node.frame_bytes
         && FrameSize::of_bytes((*bytes.get_ref()).into()).is_none()
     {
         let message = format!("there are no frames of {} bytes", bytes.get_ref());
-        findings.add(bytes.span(), "node.frame_bytes", message, "2048 or 4096 are allowed");
+        let help = findings.sections.field("node.frame_bytes").map(Field::allowed).unwrap_or_default();
+        findings.add(bytes.span(), "node.frame_bytes", message, format!("{help} are allowed"));
     }
-    findings.range(&base.node.workers, "node.workers", 1, 64);
+    findings.range(&base.node.workers, "node.workers");
     cpus(&base.node, &cpu_list(&read_to_string(ONLINE).unwrap_or_default()), findings);
     reassembly(base, findings);
     ports(base, one_queue_does, findings);
@@ -118,9 +118,9 @@ fn cpus(node: &NodeConfig, online: &[usize], findings: &mut Findings) {
 
 fn reassembly(base: &Base, findings: &mut Findings) {
     let reassembly = &base.reassembly;
-    findings.range(&reassembly.packets, "reassembly.packets", 1, 65_536);
-    findings.range(&reassembly.packets_per_source, "reassembly.packets_per_source", 1, 65_536);
-    findings.range(&reassembly.time_ms, "reassembly.time_ms", 100, 60_000);
+    findings.range(&reassembly.packets, "reassembly.packets");
+    findings.range(&reassembly.packets_per_source, "reassembly.packets_per_source");
+    findings.range(&reassembly.time_ms, "reassembly.time_ms");
     let frames = *base.node.frames.get_ref();
     if frames >= FRAMES_MIN && *reassembly.fragments.get_ref() > frames / 4 {
         findings.add(
@@ -291,7 +291,7 @@ fn interface<'c>(
     let is_made = port.tap_name().is_some();
     if let Some(mtu) = &port.mtu {
         if is_made {
-            findings.range(mtu, "port.mtu", 68, 65_535);
+            findings.range(mtu, "port.mtu");
         } else {
             let message = "only a tap device, or that of a dpdk port or a vlan, is given an MTU here";
             findings.add(mtu.span(), "port.mtu", message, "use `ip link set` for an interface that exists");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use thiserror::Error;
 
+use super::schema::FunctionSchema;
 use super::wanted;
 
 /// One thing that is wrong.
@@ -79,10 +80,15 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// What serde or the TOML grammar refused.
-pub(super) fn syntax(path: &Path, text: String, error: &toml::de::Error) -> ConfigFault {
+pub(super) fn syntax(
+    path: &Path,
+    text: String,
+    error: &toml::de::Error,
+    functions: &[FunctionSchema],
+) -> ConfigFault {
     let at = error.span().unwrap_or(0..0);
     let said = error.message().trim().replace('\n', "; ");
-    let field = wanted::at(&text, at.start, &said);
+    let field = wanted::at(&text, at.start, &said, functions);
     let said = plain(&said);
     let line = line_of(&text, at.start);
     let labels = vec![LabeledSpan::new(Some("here".to_owned()), at.start, at.len())];

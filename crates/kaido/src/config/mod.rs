@@ -1,7 +1,7 @@
 //! The configuration file: one TOML file, checked whole before anything is opened.
 //!
-//! `function` says what the node does. Each function has a type for its file, of [`Base`], which all have, and sections
-//! of its own: to add one, add it to [`FunctionName`] and [`Config`], and its fields to `reference`.
+//! `function` says what the node does. Each function has a type for its part of the file beside [`Base`], which all have; its
+//! schema is the reference of its fields. To add a function, add it to [`FUNCTIONS`] and [`Config`].
 //!
 //! Serde finds what is misspelt or of the wrong kind, [`check`] what is impossible together; either way
 //! the user sees the file, the line, the field, and what is allowed.
@@ -9,6 +9,7 @@
 mod base;
 mod check;
 pub(crate) mod fault;
+mod foreign;
 mod gre;
 mod metrics;
 mod ndn;
@@ -16,16 +17,21 @@ mod node;
 mod port;
 mod prefix;
 mod reference;
+mod schema;
+mod spanned;
 mod upf;
 mod wanted;
 
 use std::path::Path;
 
 use serde::Deserialize;
-use toml::Spanned;
 use toml::de::DeTable;
 
+use self::check::Findings;
+use self::fault::Fault;
+use self::schema::FunctionSchema;
 use crate::run::function::ConfiguredFunction;
+
 pub(crate) use base::{Base, DEFAULT_SOCKET, LogFormat};
 pub(crate) use fault::ConfigFault;
 pub(crate) use gre::GreConfig;
@@ -33,34 +39,46 @@ pub(crate) use metrics::MetricsListen;
 pub(crate) use ndn::{
     AdmitName, FaceConfig, KeyConfig, ListenConfig, ModuleName, NdnConfig, UnsolicitedName, group_number,
 };
-pub(crate) use node::{Datapath, NodeConfig, SteerBy};
-pub(crate) use port::{Attach, CopyMode, Driver, PortConfig, Role};
+pub(crate) use node::{Datapath, NodeConfig};
+pub(crate) use port::{Attach, CopyMode, Driver, PortConfig};
 pub(crate) use prefix::Prefix;
-pub(crate) use reference::reference;
-pub(crate) use upf::{MssClampConfig, SourcePort, UpfConfig};
+pub(crate) use spanned::{Spanned, unplaced};
+#[cfg(test)]
+pub(crate) use upf::testing::upf_of_ports;
+pub(crate) use upf::{MssClampConfig, Role, SourcePort, UpfConfig, UpfNode, UpfPort};
 
-/// What a node does: `function` of the file.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FunctionName {
-    /// UPF or PGW-U.
-    #[default]
-    Upf,
-    /// GRE header removal.
-    Gre,
-    /// NDN router.
-    Ndn,
+/// A function that a node can have.
+#[derive(Clone, Copy)]
+struct Function {
+    schema: FunctionSchema,
+    /// Reads its part of a file.
+    read: fn(&str, Base) -> Result<Config, toml::de::Error>,
 }
 
-impl FunctionName {
-    /// The name in the file.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Upf => "upf",
-            Self::Gre => "gre",
-            Self::Ndn => "ndn",
-        }
-    }
+/// The functions. The first is that of a file without `function`.
+const FUNCTIONS: [Function; 3] = [
+    Function {
+        schema: upf::SCHEMA,
+        read: |text, base| Ok(Config::Upf(Box::new(UpfConfig::read(text, base)?))),
+    },
+    Function {
+        schema: gre::SCHEMA,
+        read: |text, base| Ok(Config::Gre(Box::new(GreConfig::read(text, base)?))),
+    },
+    Function {
+        schema: ndn::SCHEMA,
+        read: |text, base| Ok(Config::Ndn(Box::new(NdnConfig::read(text, base)?))),
+    },
+];
+
+/// What their files have.
+fn schemas() -> [FunctionSchema; FUNCTIONS.len()] {
+    FUNCTIONS.map(|function| function.schema)
+}
+
+/// The reference as Markdown: `docs/configuration.md`.
+pub(crate) fn reference() -> String {
+    reference::reference(&schemas())
 }
 
 /// The whole file.
@@ -77,8 +95,7 @@ pub(crate) enum Config {
 /// What says which function's file it is.
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
-    function: FunctionName,
+    function: Option<Spanned<String>>,
 }
 
 impl Config {
@@ -98,29 +115,47 @@ impl Config {
     fn parse(path: &Path, text: String) -> Result<Self, ConfigFault> {
         match Self::sections(&text) {
             Ok(Ok(config)) => {
-                let faults = check::check(&config);
+                let faults = config.check();
                 if faults.is_empty() { Ok(config) } else { Err(fault::faults(path, text, faults)) }
             }
             Ok(Err(foreign)) => Err(fault::faults(path, text, foreign)),
-            Err(error) => Err(fault::syntax(path, text, &error)),
+            Err(error) => Err(fault::syntax(path, text, &error, &schemas())),
         }
     }
 
-    /// The sections as they are written, or those that do not belong into the file.
-    fn sections(text: &str) -> Result<Result<Self, Vec<fault::Fault>>, toml::de::Error> {
+    /// The sections as they are written, or what does not belong into the file.
+    fn sections(text: &str) -> Result<Result<Self, Vec<Fault>>, toml::de::Error> {
         let table = DeTable::parse(text)?;
         let Choice { function } = toml::from_str(text)?;
-        let foreign = reference::foreign(table.get_ref(), function);
+        let Function { schema, read } = match function {
+            None => FUNCTIONS[0],
+            Some(name) => match FUNCTIONS.iter().find(|known| known.schema.name == name.get_ref()) {
+                Some(function) => *function,
+                None => return Ok(Err(vec![foreign::function(&name, &schemas())])),
+            },
+        };
+        let foreign = foreign::foreign(table.get_ref(), &schema, &schemas());
         if !foreign.is_empty() {
             return Ok(Err(foreign));
         }
-        let mut base: Base = toml::from_str(text)?;
-        base.node.hands_over = function == FunctionName::Ndn;
-        Ok(Ok(match function {
-            FunctionName::Upf => Self::Upf(Box::new(UpfConfig { base, ..toml::from_str(text)? })),
-            FunctionName::Gre => Self::Gre(Box::new(GreConfig { base, ..toml::from_str(text)? })),
-            FunctionName::Ndn => Self::Ndn(Box::new(NdnConfig { base, ..toml::from_str(text)? })),
-        }))
+        read(text, toml::from_str(text)?).map(Ok)
+    }
+
+    /// Everything that is wrong with a configuration that reads well.
+    fn check(&self) -> Vec<Fault> {
+        let mut findings = Findings::new(&match self {
+            Self::Upf(_) => upf::SCHEMA,
+            Self::Gre(_) => gre::SCHEMA,
+            Self::Ndn(_) => ndn::SCHEMA,
+        });
+        // A router's worker sends by the port of another where there is one queue.
+        check::base(self.base(), matches!(self, Self::Ndn(_)), &mut findings);
+        match self {
+            Self::Upf(config) => upf::check::check(config, &mut findings),
+            Self::Gre(config) => gre::check(config, &mut findings),
+            Self::Ndn(config) => ndn::check(config, &mut findings),
+        }
+        findings.faults
     }
 
     /// The file in a few words.
@@ -128,7 +163,7 @@ impl Config {
         let ports = self.base().ports.len();
         match self {
             Self::Upf(config) => {
-                format!("{ports} ports, up to {} sessions", config.base.node.sessions_max.get_ref())
+                format!("{ports} ports, up to {} sessions", config.node.sessions_max.get_ref())
             }
             Self::Gre(config) => format!("GRE header removal, {ports} ports, {} rules", config.rules()),
             Self::Ndn(config) => format!(
@@ -158,7 +193,5 @@ impl Config {
     }
 }
 
-/// A default value, which stands nowhere in the file.
-fn unplaced<T>(value: T) -> Spanned<T> {
-    Spanned::new(0..0, value)
-}
+#[cfg(test)]
+mod tests;

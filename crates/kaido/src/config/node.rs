@@ -1,75 +1,79 @@
-//! `[node]`: sizes, workers, and what forwards.
+//! `[node]`: sizes, workers, and what forwards. Functions have further fields in it.
 
-use serde::Deserialize;
-use toml::Spanned;
+use kaido_engine::FrameSize;
+use kaido_wire::rss::SpreadBy;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::unplaced;
+use super::{Spanned, unplaced};
+
+/// Frames of the smallest useful pool: rings and batches of one port.
+pub(super) const FRAMES_MIN: u32 = 1024;
+/// Frames of the largest pool: 64 GiB.
+const FRAMES_MAX: u32 = 1 << 24;
+/// Most worker threads.
+pub(super) const WORKERS_MAX: u8 = 64;
 
 /// Sizes and workers.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default)]
 pub(crate) struct NodeConfig {
-    /// Most sessions.
-    pub(crate) sessions_max: Spanned<u32>,
-    /// Frames in the pool.
+    /// Frames in the pool, shared by all ports.
+    #[schemars(range(min = FRAMES_MIN, max = FRAMES_MAX))]
     pub(crate) frames: Spanned<u32>,
-    /// Bytes of each; none where the ports decide ([`crate::frames`]).
+    /// Bytes of a frame, of which 256 are headroom; longer packets lie in several. By itself a node has frames of 2048 bytes where
+    /// all its ports have an MTU of at most 1770, none is of driver `dpdk`, and none of an `igb`, `igc` or `ixgbe` NIC with AF_XDP;
+    /// an NDN router always has 4096.
+    #[schemars(extend(
+        "enum" = [FrameSize::TwoKib.bytes(), FrameSize::FourKib.bytes()],
+        "x-default" = "as the ports ask"
+    ))]
     pub(crate) frame_bytes: Option<Spanned<u16>>,
-    /// Worker threads.
+    /// Worker threads. More than one need `af_xdp` ports, but for an NDN router; `queue_mode` and `steer_by` say what each takes.
+    #[schemars(range(min = 1, max = WORKERS_MAX))]
     pub(crate) workers: Spanned<u8>,
-    /// How workers get at what a port receives.
+    /// `rss`: a receive queue of every port for each worker, as many as workers unless `steer_by` says otherwise. `shared`: all
+    /// workers take blocks of packets from each port's one queue, whatever is in them, which splits even a single flow; packets of a
+    /// flow may overtake each other. `shared-ordered`: likewise, and packets leave in the order of their arrival.
     pub(crate) queue_mode: Spanned<QueueMode>,
-    /// By what packets are steered to workers in mode `rss`.
-    pub(crate) steer_by: Spanned<SteerBy>,
+    /// Who forwards. `engine`: the workers, all packets. `xdp`: a program in the driver of the `af_xdp` ports forwards the packets of
+    /// each tunnel and UE address whose rules fit a record of the kernel; the workers forward the rest. The tables have room for the
+    /// records of `sessions_max` sessions. `hybrid`: the same program and the same workers; the tables have room for
+    /// `xdp_records_max` records, the first come; later ones stay with the workers. `auto`: of a user plane, `xdp` where an `af_xdp`
+    /// port is in copy mode, `engine` where all are zero-copy, and `engine` where the kernel does not take the programs or the memory
+    /// for `sessions_max` is not there; the log and `kaido status` give the choice and the reason. Of other functions, `engine`. See
+    /// `docs/upf.md`.
+    pub(crate) datapath: Spanned<Datapath>,
+    /// CPUs that the workers are pinned to, in their order. Empty pins none.
+    pub(crate) cpus: Spanned<Vec<usize>>,
+    /// Poll without ever sleeping: lowest latency, one whole core a worker.
+    pub(crate) busy_poll: bool,
+    /// By what packets are steered to workers in mode `rss`, if not by the queue. The function decides.
+    #[serde(skip)]
+    pub(crate) spread_by: Option<SpreadBy>,
     /// Whether workers of the function hand packets over to each other whatever the file says.
     #[serde(skip)]
     pub(crate) hands_over: bool,
-    /// What forwards.
-    pub(crate) datapath: Spanned<Datapath>,
-    /// `hybrid`: most records in the kernel.
-    pub(crate) xdp_records_max: Option<Spanned<u32>>,
-    /// CPUs that workers are pinned to, in their order; empty pins none.
-    pub(crate) cpus: Spanned<Vec<usize>>,
-    /// Whether workers poll without ever sleeping.
-    pub(crate) busy_poll: bool,
-    /// User plane inactivity timer where the control plane gives none, in seconds; zero is none.
-    pub(crate) inactivity_s: u32,
-    /// Error indications, ICMP errors and extension notices, per second, worker and kind.
-    pub(crate) answers_per_second: u32,
-    /// What becomes of packets from UE to UE of a network instance.
-    pub(crate) ue_to_ue: UeToUe,
 }
 
 impl Default for NodeConfig {
     fn default() -> Self {
         Self {
-            sessions_max: unplaced(65_536),
             frames: unplaced(16_384),
             frame_bytes: None,
             workers: unplaced(1),
             queue_mode: unplaced(QueueMode::Rss),
-            steer_by: unplaced(SteerBy::Queue),
+            spread_by: None,
             hands_over: false,
             datapath: unplaced(Datapath::Auto),
-            xdp_records_max: None,
             cpus: unplaced(Vec::new()),
             busy_poll: false,
-            inactivity_s: 0,
-            answers_per_second: 100,
-            ue_to_ue: UeToUe::Route,
         }
     }
 }
 
-impl NodeConfig {
-    /// Most records in the kernel where the datapath is hybrid.
-    pub(crate) fn xdp_records_max(&self) -> u32 {
-        self.xdp_records_max.as_ref().map_or(65_536, |records| *records.get_ref())
-    }
-}
-
 /// `datapath` of the node.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Datapath {
     /// As `xdp` where a user plane's AF_XDP ports copy each packet and the kernel takes the datapath; else as `engine`.
@@ -94,30 +98,8 @@ impl Datapath {
     }
 }
 
-/// `ue_to_ue` of the node.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum UeToUe {
-    /// They leave by the routes.
-    Route,
-    /// They go into the other session's tunnel.
-    Forward,
-    /// They are dropped.
-    Drop,
-}
-
-impl From<UeToUe> for kaido_upf::record::UeToUe {
-    fn from(choice: UeToUe) -> Self {
-        match choice {
-            UeToUe::Route => Self::Route,
-            UeToUe::Forward => Self::Forward,
-            UeToUe::Drop => Self::Drop,
-        }
-    }
-}
-
 /// `queue_mode` of the node.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum QueueMode {
     /// A queue for each worker.
@@ -136,16 +118,4 @@ impl From<QueueMode> for kaido_engine::shared::QueueMode {
             QueueMode::SharedOrdered => Self::SharedOrdered,
         }
     }
-}
-
-/// `steer_by` of the node.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SteerBy {
-    /// As the NIC has it.
-    Queue,
-    /// By the UE's address.
-    Ue,
-    /// By the TEID uplink, the UE's address downlink.
-    Teid,
 }

@@ -1,56 +1,62 @@
-//! `[[port]]`: how packets come and go.
+//! `[[port]]`: how packets come and go. Functions have further fields in it.
 
-use serde::Deserialize;
-use toml::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::{Prefix, unplaced};
+use super::{Prefix, Spanned, unplaced};
+
+/// Longest name of a port: counters have it.
+pub(super) const PORT_NAME_MAX: usize = 63;
+/// The largest VLAN identifier of a port (IEEE 802.1Q).
+const VID_MAX: u16 = 4094;
+/// Least MTU (RFC 791).
+const MTU_MIN: u32 = 68;
+const MTU_MAX: u32 = 65_535;
+/// MTU of a device that is made, in bytes.
+const MTU_DEFAULT: u32 = 1500;
 
 /// A port.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct PortConfig {
-    /// Its name in counters and logs.
+    /// Name in counters and logs.
+    #[schemars(length(min = 1, max = PORT_NAME_MAX))]
     pub(crate) name: Spanned<String>,
-    /// How packets come and go.
+    /// `af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this
+    /// host's kernel; `dpdk`, where it is built in, takes a NIC from the kernel (see dpdk.md).
     pub(crate) driver: Spanned<Driver>,
-    /// The network interface of `af_xdp` and `af_packet`, or the TAP device to make: for `dpdk`, the kernel's side.
+    /// The network interface, or the name of the TAP device to make: for `dpdk`, the kernel's side of the port.
+    #[schemars(extend("x-default" = "required"))]
     pub(crate) interface: Option<Spanned<String>>,
-    /// `dpdk`: the device, by PCI address or as its `--vdev` argument names it.
+    /// `dpdk`: the device, by PCI address or as a `--vdev` argument names it.
+    #[schemars(extend("x-default" = "required by `dpdk`"))]
     pub(crate) device: Option<Spanned<String>>,
-    /// `upf`: the VLAN of the interface that it has; without it, all frames that no other port has.
+    /// `af_xdp`, `af_packet`: the port is this VLAN of the interface (IEEE 802.1Q). Ports of one interface differ by `vlan`; the one
+    /// without it has untagged frames and those of all other VLANs. The kernel's side of a VLAN is a TAP device, as `dpdk` has it;
+    /// `addresses` and `mtu` are its.
+    #[schemars(range(min = 1, max = VID_MAX), extend("x-vlans" = true))]
     pub(crate) vlan: Option<Spanned<u16>>,
-    /// `vlan`: the TAP device to make, the kernel's side of the port.
+    /// `vlan`: name of the TAP device to make, of at most 15 characters.
+    #[schemars(extend("x-vlans" = true, "x-default" = "by the names of port and VLAN, as in `n3.100`"))]
     pub(crate) tap: Option<Spanned<String>>,
-    /// `upf`: what it is for.
-    #[serde(default = "no_roles")]
-    pub(crate) roles: Spanned<Vec<Role>>,
-    /// `gre`: name of the port that packets leave by which came in here and are not routed.
-    pub(crate) peer_port: Option<Spanned<String>>,
-    /// `upf`: name of the network instance behind an `n6` port; without one it answers to every name. Of an `n3` or `n9` port: the
-    /// name by which control planes ask for its addresses.
-    pub(crate) network_instance: Option<String>,
-    /// `upf`, `n6` with `af_xdp`: prefixes of UEs that are taken from the kernel; empty takes all that is not
-    /// addressed to the node itself.
-    #[serde(default)]
-    pub(crate) ue_prefixes: Vec<Prefix>,
     /// `af_xdp`: whether the driver copies frames.
     #[serde(default = "default_copy")]
     pub(crate) copy: Spanned<CopyMode>,
-    /// `af_xdp`: where the program attaches.
+    /// `af_xdp`: where the steering program runs.
     #[serde(default = "default_attach")]
     pub(crate) attach: Spanned<Attach>,
-    /// `tap`: addresses with prefix length, given to the device; the kernel behind it is the neighbour.
-    /// `dpdk` and `vlan`: the port's own, given to the TAP device.
+    /// `tap`: addresses of the device. `dpdk`, and a UPF's `vlan`: those of the port.
     #[serde(default)]
     pub(crate) addresses: Vec<Prefix>,
-    /// `tap`, `dpdk` and `vlan`: largest IP packet, in bytes.
+    /// `tap`, `dpdk`, and a UPF's `vlan`: largest IP packet in bytes. Other ports take the interface's, and so does a VLAN without
+    /// it.
+    #[schemars(range(min = MTU_MIN, max = MTU_MAX), extend("default" = MTU_DEFAULT))]
     pub(crate) mtu: Option<Spanned<u32>>,
 }
 
 impl PortConfig {
     /// Largest IP packet of a device that the port makes, in bytes; of a VLAN without one it is the interface's.
     pub(crate) fn mtu(&self) -> u32 {
-        self.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref())
+        self.mtu.as_ref().map_or(MTU_DEFAULT, |mtu| *mtu.get_ref())
     }
 
     /// Its VLAN.
@@ -85,12 +91,8 @@ fn default_attach() -> Spanned<Attach> {
     unplaced(Attach::Auto)
 }
 
-fn no_roles() -> Spanned<Vec<Role>> {
-    unplaced(Vec::new())
-}
-
 /// How packets come and go.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Driver {
     /// AF_XDP sockets behind the steering program.
@@ -103,20 +105,8 @@ pub(crate) enum Driver {
     Dpdk,
 }
 
-/// What a port is for.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Role {
-    /// GTP-U towards the access: N3, S1-U, S5-U.
-    N3,
-    /// IP towards the data network: N6, SGi.
-    N6,
-    /// GTP-U between user planes: N9, S5-U.
-    N9,
-}
-
 /// `copy` of a port.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CopyMode {
     /// Zero-copy where the driver can.
@@ -128,7 +118,7 @@ pub(crate) enum CopyMode {
 }
 
 /// `attach` of a port.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Attach {
     /// In the driver where it can, else generic.

@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// An address with prefix length.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(try_from = "String")]
+#[schemars(extend("x-allowed" = "prefix"))]
 pub(crate) struct Prefix {
     pub(crate) addr: IpAddr,
     pub(crate) len: u8,

@@ -1,6 +1,6 @@
 //! Which field an error of the reader is about, and what is allowed there: serde knows places and kinds, and no fields.
 
-use super::reference;
+use super::schema::{FunctionSchema, allowed};
 
 /// Where what is allowed can be read whole.
 pub(super) const REFERENCE: &str = "`kaido reference` lists every section and field with what is allowed";
@@ -15,7 +15,7 @@ pub(super) struct FieldError {
 }
 
 /// The field that an error at a place of the text is about, by what the reader said of it.
-pub(super) fn at(text: &str, place: usize, said: &str) -> Option<FieldError> {
+pub(super) fn at(text: &str, place: usize, said: &str, functions: &[FunctionSchema]) -> Option<FieldError> {
     if said.starts_with("unknown field") {
         return None;
     }
@@ -30,7 +30,7 @@ pub(super) fn at(text: &str, place: usize, said: &str) -> Option<FieldError> {
         });
     };
     let field = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-    let allowed = reference::allowed(&field)?;
+    let allowed = allowed(functions, &field)?;
     Some(FieldError { help: format!("it takes: {allowed}; {REFERENCE}"), field })
 }
 
@@ -62,30 +62,31 @@ fn is_key(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::schema::testing::FUNCTIONS;
 
-    const TEXT: &str = "function = \"ndn\"\n[node] # all\nworkers = \"two\"\n\n[[port]]\naddresses = [\n  \"10.0.0.1/8\",\n  5,\n]\n\
-                        [ndn]\ncs.packets = -1\n[ue_pool]\n";
+    const TEXT: &str = "function = \"lamp\"\n[node] # all\nworkers = \"two\"\n\n[[port]]\naddresses = [\n  \"10.0.0.1/8\",\n  5,\n]\n\
+                        [lamp]\nbulb.watts = -1\n[[lamp.shade]]\n";
 
     fn field(before: &str, said: &str) -> Option<String> {
-        at(TEXT, TEXT.find(before).unwrap(), said).map(|wanted| wanted.field)
+        at(TEXT, TEXT.find(before).unwrap(), said, &FUNCTIONS).map(|wanted| wanted.field)
     }
 
     #[test]
     fn the_field_is_that_of_the_line_or_of_the_list() {
         assert_eq!(field("\"two\"", "invalid type").as_deref(), Some("node.workers"));
         assert_eq!(field("5,", "invalid type").as_deref(), Some("port.addresses"));
-        assert_eq!(field("-1", "invalid value").as_deref(), Some("ndn.cs.packets"));
+        assert_eq!(field("-1", "invalid value").as_deref(), Some("lamp.bulb.watts"));
         assert_eq!(field("[[port]]", "missing field `name`").as_deref(), Some("port.name"));
-        assert_eq!(field("[[port]]", "missing field `colour`"), None);
+        assert_eq!(field("[[port]]", "missing field `taste`"), None);
         assert_eq!(field("[[port]]", "unknown field `ports`"), None);
         let section = "invalid type: map, expected a sequence";
-        assert_eq!(field("[ue_pool]", section).as_deref(), Some("ue_pool"));
-        assert_eq!(at(TEXT, usize::MAX, "duplicate key"), None);
+        assert_eq!(field("[[lamp.shade]]", section).as_deref(), Some("lamp.shade"));
+        assert_eq!(at(TEXT, usize::MAX, "duplicate key", &FUNCTIONS), None);
     }
 
     #[test]
     fn what_is_allowed_is_said() {
-        let wanted = at(TEXT, TEXT.find("\"two\"").unwrap(), "invalid type").unwrap();
+        let wanted = at(TEXT, TEXT.find("\"two\"").unwrap(), "invalid type", &FUNCTIONS).unwrap();
         assert!(wanted.help.starts_with("it takes: 1 to 64; "), "{}", wanted.help);
     }
 }

@@ -20,9 +20,12 @@ pub(super) fn judge(
         let of_port = |look: &&InspectedInterface<'_>| look.port.is_some_and(|own| std::ptr::eq(own, port));
         looks.iter().find(of_port).and_then(|look| look.facts.as_ref().ok())
     };
-    let ports = config.base.ports.iter().map(toml::Spanned::get_ref);
-    let ports: Vec<_> =
-        ports.map(|config| PortFacts { config, copies: copies(config, facts(config)) }).collect();
+    let ports = config.ports().map(|(config, of_port)| PortFacts {
+        config,
+        of_port,
+        copies: copies(config, facts(config)),
+    });
+    let ports: Vec<_> = ports.collect();
     let advice = by_ports(&ports);
     let node = &config.base.node;
     let frames = u64::from(*node.frames.get_ref()) * size.bytes() as u64;

@@ -104,8 +104,14 @@ pub(super) fn pinned(node: Option<&NodeConfig>) -> &[usize] {
     node.map_or(&[], |node| node.cpus.get_ref())
 }
 
-/// What is to be said of the machine, for a node of that configuration or the usual one, with frames of a size.
-pub(super) fn judge(facts: &MachineInfo, node: Option<&NodeConfig>, size: FrameSize) -> Vec<Finding> {
+/// What is to be said of the machine, for a node of that configuration or the usual one, with room for `sessions`, and frames of
+/// a size.
+pub(super) fn judge(
+    facts: &MachineInfo,
+    node: Option<&NodeConfig>,
+    sessions: u32,
+    size: FrameSize,
+) -> Vec<Finding> {
     let usual = NodeConfig::default();
     let sized = node.unwrap_or(&usual);
     let frames = u64::from(*sized.frames.get_ref()) * size.bytes() as u64;
@@ -113,7 +119,7 @@ pub(super) fn judge(facts: &MachineInfo, node: Option<&NodeConfig>, size: FrameS
         kernel(facts),
         rights(facts),
         memlock(facts, frames),
-        huge(facts, frames, sized),
+        huge(facts, frames, sessions),
         transparent(facts),
         threads(facts, pinned(node)),
         governor(facts),
@@ -166,8 +172,8 @@ fn memlock(facts: &MachineInfo, wanted: u64) -> Finding {
 }
 
 /// `frames`: bytes of them all.
-fn huge(facts: &MachineInfo, frames: u64, node: &NodeConfig) -> Finding {
-    let tables = u64::from(*node.sessions_max.get_ref()) * SESSION_BYTES;
+fn huge(facts: &MachineInfo, frames: u64, sessions: u32) -> Finding {
+    let tables = u64::from(sessions) * SESSION_BYTES;
     let HugePages { reserved, free } = facts.huge_2m;
     let wanted = frames.div_ceil(HUGE_2M) + tables.div_ceil(HUGE_2M);
     let said = format!(
@@ -290,7 +296,7 @@ mod tests {
 
     fn found(facts: &MachineInfo, more: &str, check: &str) -> Finding {
         let config = node(more);
-        judge(facts, Some(&config.node), FrameSize::FourKib)
+        judge(facts, Some(&config.node), 65_536, FrameSize::FourKib)
             .into_iter()
             .find(|finding| finding.check == check)
             .unwrap()
@@ -298,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_good_machine_has_nothing_to_be_said_against() {
-        let findings = judge(&good(), None, FrameSize::FourKib);
+        let findings = judge(&good(), None, 65_536, FrameSize::FourKib);
         let other: Vec<_> = findings.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
         assert!(other.is_empty(), "{other:?}");
     }

@@ -19,7 +19,7 @@ use kaido_engine::FrameSize;
 use kaido_engine::netlink::NetlinkError;
 use serde::Serialize;
 
-use crate::config::{Config, Driver, PortConfig};
+use crate::config::{Config, Driver, PortConfig, UpfNode, UpfPort};
 use crate::frames;
 
 /// Options of `kaido doctor`.
@@ -108,7 +108,12 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     let node = config.as_ref().map(|config| &config.base().node);
     let machine = machine::MachineInfo::gather();
     let size = config.as_ref().map_or(FrameSize::TwoKib, frames::size);
-    let mut findings = machine::judge(&machine, node, size);
+    let upf = match &config {
+        Some(Config::Upf(config)) => Some(&**config),
+        _ => None,
+    };
+    let sessions = upf.map_or(UpfNode::default().sessions_max, |upf| upf.node.sessions_max.clone());
+    let mut findings = machine::judge(&machine, node, *sessions.get_ref(), size);
     let ports: Vec<(String, Option<&PortConfig>)> = match &config {
         Some(config) => config.base().ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
         None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),
@@ -121,7 +126,7 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     };
     let looks: Vec<InspectedInterface<'_>> = ports.into_iter().map(gather).collect();
     let mut is_kernel = false;
-    if let Some(Config::Upf(config)) = &config {
+    if let Some(config) = upf {
         let (finding, forwards) = datapath::judge(config, &looks, size);
         is_kernel = forwards;
         findings.push(finding);
@@ -129,7 +134,9 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     for InspectedInterface { name, port, facts } in &looks {
         match facts {
             Ok(facts) => {
-                findings.extend(nic::judge(facts, *port, node, &machine));
+                let of_port = upf.zip(*port).and_then(|(upf, port)| upf.of_port(port));
+                let tunnels = of_port.is_some_and(UpfPort::is_gtpu);
+                findings.extend(nic::judge(facts, *port, tunnels, node, &machine));
                 findings.extend(datapath::redirects(facts, *port).filter(|_| is_kernel));
             }
             Err(error) => findings.push(Finding::fault(name, "interface", error.to_string()).run("ip link")),

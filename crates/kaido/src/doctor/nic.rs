@@ -10,7 +10,7 @@ use super::Finding;
 use super::ethtool::{Channels, Ethtool, Flow, HashFields, RingSizes};
 use super::machine::{self, pinned};
 use super::parse::{cpu_list, cpu_list_of, interrupts};
-use crate::config::{Attach, CopyMode, Driver, NodeConfig, PortConfig, Role};
+use crate::config::{Attach, CopyMode, Driver, NodeConfig, PortConfig};
 use crate::run::{Plan, receive_queues};
 
 /// The first kernel that asks drivers what they can do for XDP.
@@ -139,14 +139,16 @@ fn interrupts_of(device: &Path) -> Vec<Interrupt> {
     found
 }
 
-/// What is to be said of an interface, for a port and node of that configuration or for none in particular.
+/// What is to be said of an interface, for a port and node of that configuration or for none in particular. `has_tunnels`: GTP-U
+/// comes in by it.
 pub(super) fn judge(
     facts: &NicInfo,
     port: Option<&PortConfig>,
+    has_tunnels: bool,
     node: Option<&NodeConfig>,
     machine: &machine::MachineInfo,
 ) -> Vec<Finding> {
-    let judged = Judge { facts, port, node, machine };
+    let judged = Judge { facts, port, has_tunnels, node, machine };
     let mut findings = vec![judged.interface()];
     if judged.is_xdp() {
         findings.extend([judged.xdp(), judged.zero_copy(), judged.queues(), judged.hash()]);
@@ -158,6 +160,7 @@ pub(super) fn judge(
 struct Judge<'j> {
     facts: &'j NicInfo,
     port: Option<&'j PortConfig>,
+    has_tunnels: bool,
     node: Option<&'j NodeConfig>,
     machine: &'j machine::MachineInfo,
 }
@@ -181,11 +184,6 @@ impl Judge<'_> {
 
     fn is_xdp(&self) -> bool {
         self.port.is_none_or(|port| *port.driver.get_ref() == Driver::AfXdp)
-    }
-
-    fn has_tunnels(&self) -> bool {
-        let roles = self.port.map_or(&[][..], |port| port.roles.get_ref());
-        roles.iter().any(|role| matches!(role, Role::N3 | Role::N9))
     }
 
     /// Whether XDP programs run in the driver; none when the kernel does not tell.
@@ -348,7 +346,7 @@ impl Judge<'_> {
             }
         }
         let wanted = UE_MTU + TUNNEL;
-        if self.has_tunnels() && mtu < wanted {
+        if self.has_tunnels && mtu < wanted {
             return self
                 .advice("mtu", format!("{mtu}: UE packets of {UE_MTU} octets do not fit with their tunnel"))
                 .run(format!("ip link set dev {} mtu {wanted}", self.name()));
@@ -407,7 +405,7 @@ impl Judge<'_> {
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use crate::config::Base;
+    use crate::config::{UpfConfig, upf_of_ports};
 
     const NATIVE: Features =
         Features { basic: true, redirect: true, transmit: true, zero_copy: true, multi_buffer: true };
@@ -440,25 +438,27 @@ mod tests {
         }
     }
 
-    fn config(node: &str, port: &str) -> Base {
+    fn config(node: &str, port: &str) -> UpfConfig {
         let text = format!(
             "[[port]]\nname = \"n3\"\ninterface = \"n3\"\nroles = [\"n3\"]\n{port}\n[node]\n{node}\n"
         );
-        toml::from_str(&text).unwrap()
+        upf_of_ports(&text)
     }
 
     fn found(facts: &NicInfo, node: &str, port: &str, check: &str) -> Finding {
         let driver = if port.contains("driver") { "" } else { "driver = \"af_xdp\"\n" };
         let config = config(node, &format!("{driver}{port}"));
-        let findings = judge(facts, Some(config.ports[0].get_ref()), Some(&config.node), &machine());
+        let base = &config.base;
+        let findings = judge(facts, Some(base.ports[0].get_ref()), true, Some(&base.node), &machine());
         findings.into_iter().find(|finding| finding.check == check).unwrap()
     }
 
     #[test]
     fn a_good_interface_has_nothing_to_be_said_against() {
         for config in [None, Some(config("workers = 2\ncpus = [1]", "driver = \"af_xdp\""))] {
-            let port = config.as_ref().map(|config| config.ports[0].get_ref());
-            let findings = judge(&good(), port, config.as_ref().map(|config| &config.node), &machine());
+            let port = config.as_ref().map(|config| config.base.ports[0].get_ref());
+            let node = config.as_ref().map(|config| &config.base.node);
+            let findings = judge(&good(), port, port.is_some(), node, &machine());
             let other: Vec<_> = findings.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
             assert!(other.is_empty(), "{other:?}");
         }

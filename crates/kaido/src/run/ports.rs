@@ -18,7 +18,7 @@ use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
 use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
 use super::trunk::{Queues, share, trunks};
-use crate::config::{Base, Driver, PortConfig};
+use crate::config::{Base, Driver, PortConfig, Spanned};
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub(super) type Queue = (Box<dyn Port>, KernelPath);
@@ -108,7 +108,7 @@ impl<'c> Interfaces<'c> {
         takes_all: impl Fn(&PortConfig) -> bool,
     ) -> Result<Self, StartFault> {
         let mut dpdk = DpdkDevices::new(base, pool);
-        let ports = base.ports.iter().map(toml::Spanned::get_ref);
+        let ports = base.ports.iter().map(Spanned::get_ref);
         let found = ports.map(|port| interface(port, &mut dpdk, takes_all(port)));
         let (interfaces, made) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         Ok(Self { base, interfaces, made })
@@ -118,12 +118,12 @@ impl<'c> Interfaces<'c> {
     pub(super) fn wires(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
         let wires = self.interfaces.iter().zip(&self.made);
         let wires = wires.map(|(interface, made)| made.trunk.as_ref().unwrap_or(interface));
-        self.base.ports.iter().map(toml::Spanned::get_ref).zip(wires)
+        self.base.ports.iter().map(Spanned::get_ref).zip(wires)
     }
 
     /// The ports and their interfaces.
     pub(super) fn ports(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
-        self.base.ports.iter().map(toml::Spanned::get_ref).zip(&self.interfaces)
+        self.base.ports.iter().map(Spanned::get_ref).zip(&self.interfaces)
     }
 }
 
@@ -139,7 +139,7 @@ impl<P: Program + 'static> OpenPorts<P> {
         let workers = usize::from(*base.node.workers.get_ref());
         let (routes, wanted) = Routes::new();
         let binder = Binder::new(&found, pool)?;
-        let trunks = trunks(base.ports.iter().map(toml::Spanned::get_ref));
+        let trunks = trunks(base.ports.iter().map(Spanned::get_ref));
         let (mut devices, mut made) = devices(found, &trunks, requirements, takes_all);
         // By port, then by worker: one, or one for each.
         let mut opened: Queues = base.ports.iter().map(|_| Vec::new()).collect();
@@ -436,7 +436,7 @@ fn devices(
     requirements: &impl PortRequirements,
     takes_all: impl Fn(&PortConfig) -> bool,
 ) -> (Vec<Device>, Vec<PortParts>) {
-    let ports: Vec<&PortConfig> = found.base.ports.iter().map(toml::Spanned::get_ref).collect();
+    let ports: Vec<&PortConfig> = found.base.ports.iter().map(Spanned::get_ref).collect();
     let (interfaces, mut made) = (found.interfaces, found.made);
     let parts = ports.iter().zip(interfaces).zip(&mut made);
     let mut devices: Vec<Device> = parts

@@ -19,7 +19,7 @@ use kaido_wire::rss::SpreadBy;
 use kaido_xsk::{BindMode, Error};
 use thiserror::Error;
 
-use crate::config::{NodeConfig, SteerBy};
+use crate::config::NodeConfig;
 
 /// An interface whose queues are opened.
 pub(super) struct Device<'d> {
@@ -102,11 +102,7 @@ impl Plan {
         Self {
             workers: usize::from(*node.workers.get_ref()),
             mode: (*node.queue_mode.get_ref()).into(),
-            by: match node.steer_by.get_ref() {
-                SteerBy::Queue => None,
-                SteerBy::Ue => Some(SpreadBy::Ue),
-                SteerBy::Teid => Some(SpreadBy::Teid),
-            },
+            by: node.spread_by,
             hands_over: node.hands_over,
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn share(device: &Device, queues: Vec<Box<dyn Port>>) -> Result<Queue
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Base;
+    use crate::config::{Base, Spanned};
 
     #[test]
     fn ports_of_one_interface_go_together() {
@@ -67,7 +67,7 @@ mod tests {
             port("eth0", &format!("{xdp}\nvlan = 200")),
         ];
         let base: Base = toml::from_str(&text.concat()).unwrap();
-        let found = trunks(base.ports.iter().map(toml::Spanned::get_ref));
+        let found = trunks(base.ports.iter().map(Spanned::get_ref));
         assert_eq!(found, [vec![2, 0, 4], vec![1], vec![3]]);
     }
 }

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use kaido_gre::RULES_MAX;
-use toml::Spanned;
 
-use super::{EncapsulationConfig, GreConfig, RuleConfig, VerdictName};
+use super::{EncapsulationConfig, GreConfig, NAME_MAX, RuleConfig, VerdictName};
 use crate::config::check::Findings;
-use crate::config::{Datapath, Prefix};
+use crate::config::{Datapath, Prefix, Spanned};
 
 /// Everything that is wrong with a header remover's sections and fields.
 pub(in crate::config) fn check(config: &GreConfig, findings: &mut Findings) {
@@ -46,9 +45,7 @@ fn ports(config: &GreConfig, findings: &mut Findings) {
         findings.add(0..0, "port", "no port", help);
         return;
     }
-    let peer_port = || {
-        config.base.ports.iter().filter_map(|port| Some((port.get_ref(), port.get_ref().peer_port.as_ref()?)))
-    };
+    let peer_port = || config.ports().filter_map(|(port, of_port)| Some((port, of_port.peer_port.as_ref()?)));
     for (port, peer_port) in peer_port() {
         let name = peer_port.get_ref();
         if name == port.name.get_ref() {
@@ -81,8 +78,8 @@ fn port(config: &GreConfig, name: &Spanned<String>, field: &str, findings: &mut 
 /// Whether a name is good for counters, and of no other.
 fn name<'c>(name: &'c Spanned<String>, field: &str, seen: &mut HashSet<&'c str>, findings: &mut Findings) {
     let text = name.get_ref().as_str();
-    let help = "1 to 63 characters, each name once: counters have it";
-    if !(1..=63).contains(&text.len()) {
+    let help = format!("1 to {NAME_MAX} characters, each name once: counters have it");
+    if !(1..=NAME_MAX).contains(&text.len()) {
         findings.add(name.span(), field, format!("{} octets", text.len()), help);
     } else if !seen.insert(text) {
         findings.add(name.span(), field, format!("`{text}` is there twice"), help);
@@ -114,7 +111,7 @@ fn rule(config: &GreConfig, rule: &RuleConfig, findings: &mut Findings) {
 fn encapsulation(config: &GreConfig, tunnel: &EncapsulationConfig, findings: &mut Findings) {
     port(config, &tunnel.port, "gre.encapsulation.port", findings);
     families("gre.encapsulation.destination", tunnel.source.as_ref(), tunnel.destination.as_ref(), findings);
-    findings.range(&tunnel.hops, "gre.encapsulation.hops", 1, 255);
+    findings.range(&tunnel.hops, "gre.encapsulation.hops");
     let (local, remote) = (tunnel.local.get_ref(), tunnel.remote.get_ref());
     if local.is_ipv4() != remote.is_ipv4() {
         let message = "one end of the tunnel is of IPv4 and the other of IPv6";

@@ -5,24 +5,22 @@ use kaido_gre::{
     Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings,
     Propagation, Rule, Settings, Verdict,
 };
-use toml::Spanned;
 
 use super::{
     CopyField, DontFragmentName, EncapsulationConfig, ForwardName, Fragments, GreConfig, InnerKind, Key,
     RuleConfig, UnmatchedAction, UnreadableAction, VerdictName,
 };
-use crate::config::Prefix;
+use crate::config::{Prefix, Spanned};
 
 impl GreConfig {
     /// The port that packets leave by which came in at the port of that number. One that names none is connected with the
     /// one that names it.
     pub(crate) fn peer_port(&self, at: usize) -> Option<PortId> {
-        let ports = || self.base.ports.iter().map(Spanned::get_ref);
-        let own = ports().nth(at)?;
-        let place = match &own.peer_port {
+        let (own, of_own) = self.ports().nth(at)?;
+        let place = match &of_own.peer_port {
             Some(name) => return self.port(name.get_ref()),
-            None => ports().position(|port| {
-                port.peer_port.as_ref().is_some_and(|name| name.get_ref() == own.name.get_ref())
+            None => self.ports().position(|(_, of_port)| {
+                of_port.peer_port.as_ref().is_some_and(|name| name.get_ref() == own.name.get_ref())
             }),
         };
         place.and_then(|place| u8::try_from(place).ok()).map(PortId)

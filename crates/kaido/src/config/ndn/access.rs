@@ -1,11 +1,19 @@
 //! Who may connect to the socket of applications.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Permission bits, in octal digits as `chmod` takes them.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("x-allowed" = "octal digits"))]
 pub(crate) struct ModeField(pub(crate) u32);
+
+impl From<ModeField> for String {
+    fn from(ModeField(mode): ModeField) -> Self {
+        format!("{mode:04o}")
+    }
+}
 
 impl TryFrom<String> for ModeField {
     type Error = String;

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use kaido_ndn::face::FaceUri;
-use toml::Spanned;
 
 use super::{DiskConfig, FaceConfig, MulticastField, NdnConfig};
 use crate::config::check::Findings;
 use crate::config::node::QueueMode;
-use crate::config::{Datapath, Driver};
+use crate::config::{Datapath, Driver, Spanned};
 
 /// Everything that is wrong with a router's sections and fields.
 pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
@@ -40,25 +39,25 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
         }
     }
     let ndn = &config.ndn;
-    findings.range(&ndn.prefixes_max, "ndn.prefixes_max", 1, 100_000_000);
-    findings.range(&ndn.routes_max, "ndn.routes_max", 1, 100_000_000);
-    findings.range(&ndn.pending_max, "ndn.pending_max", 64, 1 << 24);
-    findings.range(&ndn.faces_max, "ndn.faces_max", 2, 1 << 20);
-    findings.range(&ndn.dead_nonces, "ndn.dead_nonces", 64, 1 << 28);
-    findings.range(&ndn.cs.packets, "ndn.cs.packets", 0, 1 << 28);
-    findings.range(&ndn.cs.memory_mib, "ndn.cs.memory_mib", 1, 1 << 20);
+    findings.range(&ndn.prefixes_max, "ndn.prefixes_max");
+    findings.range(&ndn.routes_max, "ndn.routes_max");
+    findings.range(&ndn.pending_max, "ndn.pending_max");
+    findings.range(&ndn.faces_max, "ndn.faces_max");
+    findings.range(&ndn.dead_nonces, "ndn.dead_nonces");
+    findings.range(&ndn.cs.packets, "ndn.cs.packets");
+    findings.range(&ndn.cs.memory_mib, "ndn.cs.memory_mib");
     if let Some(disk) = &ndn.cs.disk {
         self::disk(config, disk, findings);
     }
-    findings.range(&ndn.listen.udp_mtu, "ndn.listen.udp_mtu", 512, 8800);
+    findings.range(&ndn.listen.udp_mtu, "ndn.listen.udp_mtu");
     if let Some(share) = &ndn.pending_per_host {
-        findings.range(share, "ndn.pending_per_host", 16, *ndn.pending_max.get_ref());
+        findings.range_to(share, "ndn.pending_per_host", *ndn.pending_max.get_ref());
     }
-    findings.range(&ndn.listen.on_demand_max, "ndn.listen.on_demand_max", 0, 1 << 20);
-    findings.range(&ndn.listen.on_demand_per_host, "ndn.listen.on_demand_per_host", 1, 1 << 20);
-    findings.range(&ndn.listen.applications_max, "ndn.listen.applications_max", 1, 1 << 20);
-    findings.range(&ndn.listen.idle_s, "ndn.listen.idle_s", 1, 86_400);
-    findings.range(&ndn.listen.queue_kib, "ndn.listen.queue_kib", 16, 1 << 20);
+    findings.range(&ndn.listen.on_demand_max, "ndn.listen.on_demand_max");
+    findings.range(&ndn.listen.on_demand_per_host, "ndn.listen.on_demand_per_host");
+    findings.range(&ndn.listen.applications_max, "ndn.listen.applications_max");
+    findings.range(&ndn.listen.idle_s, "ndn.listen.idle_s");
+    findings.range(&ndn.listen.queue_kib, "ndn.listen.queue_kib");
     listen(config, findings);
     let mut ends = HashSet::new();
     for face in &ndn.faces {
@@ -92,9 +91,9 @@ pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
 
 fn balance(config: &NdnConfig, findings: &mut Findings) {
     let balance = &config.ndn.balance;
-    findings.range(&balance.sample, "ndn.balance.sample", 1, 65_536);
-    findings.range(&balance.hot_percent, "ndn.balance.hot_percent", 0, 10_000);
-    findings.range(&balance.calm_s, "ndn.balance.calm_s", 1, 86_400);
+    findings.range(&balance.sample, "ndn.balance.sample");
+    findings.range(&balance.hot_percent, "ndn.balance.hot_percent");
+    findings.range(&balance.calm_s, "ndn.balance.calm_s");
     let (hot, cool) = (*balance.hot_percent.get_ref(), &balance.cool_percent);
     if hot > 0 && *cool.get_ref() >= hot {
         let message = format!("{} percent is not below hot_percent, which is {hot}", cool.get_ref());
@@ -114,13 +113,13 @@ fn disk(config: &NdnConfig, disk: &Spanned<DiskConfig>, findings: &mut Findings)
         let message = "what goes to the disk is what memory gives up, and memory keeps nothing";
         findings.add(config.ndn.cs.packets.span(), "ndn.cs.packets", message, help);
     }
-    findings.range(size_mib, "ndn.cs.disk.size_mib", 16, 1 << 24);
+    findings.range(size_mib, "ndn.cs.disk.size_mib");
     if let Some(packets) = packets {
-        findings.range(packets, "ndn.cs.disk.packets", 1024, 1 << 36);
+        findings.range(packets, "ndn.cs.disk.packets");
     }
-    findings.range(readers, "ndn.cs.disk.readers", 1, 64);
-    findings.range(reads_max, "ndn.cs.disk.reads_max", 1, 4096);
-    findings.range(gather_us, "ndn.cs.disk.gather_us", 0, 1_000_000);
+    findings.range(readers, "ndn.cs.disk.readers");
+    findings.range(reads_max, "ndn.cs.disk.reads_max");
+    findings.range(gather_us, "ndn.cs.disk.gather_us");
 }
 
 fn listen(config: &NdnConfig, findings: &mut Findings) {
@@ -187,7 +186,7 @@ fn face(config: &NdnConfig, face: &FaceConfig, ends: &mut HashSet<FaceUri>, find
         findings.add(remote.span(), "ndn.face.remote", message, "one is enough");
     }
     if let Some(mtu) = &face.mtu {
-        findings.range(mtu, "ndn.face.mtu", kaido_ndn::face::MTU_MIN, u16::MAX);
+        findings.range(mtu, "ndn.face.mtu");
     }
     if face.reliability && remote.get_ref().0.is_group() {
         let message = format!("{} is a group, of which nobody acknowledges", remote.get_ref().0);

@@ -10,22 +10,27 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kaido_ndn::balance::BalanceSettings;
-use kaido_ndn::face::FaceUri;
+use kaido_ndn::face::{FaceUri, MTU_MIN};
 use kaido_ndn::forward::StrategyChoice;
 use kaido_ndn::mgmt::Module;
-use serde::Deserialize;
-use toml::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::base::socket_path;
-use super::{Base, unplaced};
+use super::schema::{FunctionSchema, schema_of};
+use super::{Base, Spanned, unplaced};
 
 pub(crate) use self::access::{ModeField, group_number};
 pub(super) use self::check::check;
 pub(crate) use self::multicast::MulticastField;
 pub(crate) use self::name::NameField;
 
+/// What the files of a router have.
+pub(super) const SCHEMA: FunctionSchema =
+    FunctionSchema { name: "ndn", title: "NDN router", vlans: false, schema: schema_of::<NdnConfig> };
+
 /// The whole file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NdnConfig {
     /// What every function has.
     #[serde(skip)]
@@ -35,25 +40,43 @@ pub(crate) struct NdnConfig {
     pub(crate) ndn: NdnTable,
 }
 
+impl NdnConfig {
+    /// Reads a router's part of a file.
+    pub(super) fn read(text: &str, mut base: Base) -> Result<Self, toml::de::Error> {
+        base.node.hands_over = true;
+        Ok(Self { base, ..toml::from_str(text)? })
+    }
+}
+
 /// `[ndn]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NdnTable {
-    /// Prefixes with next hops.
+    /// Prefixes that have next hops. Memory follows use.
+    #[schemars(range(min = 1, max = 100_000_000))]
     pub(crate) prefixes_max: Spanned<u32>,
-    /// Routes.
+    /// Routes that are registered.
+    #[schemars(range(min = 1, max = 100_000_000))]
     pub(crate) routes_max: Spanned<u32>,
-    /// Pending Interests, of each worker.
+    /// Interests that wait for Data, of each worker: as many as arrive in a round trip, and more.
+    #[schemars(range(min = 64, max = 1 << 24))]
     pub(crate) pending_max: Spanned<u32>,
-    /// Of these, those of one host or one application; a quarter if it is not said.
+    /// Interests that wait of one other host, or of one application, of each worker. A quarter of `pending_max` is for applications
+    /// alone.
+    #[schemars(range(min = 16), extend(
+        "x-maximum" = "`pending_max`",
+        "x-default" = "a quarter of `pending_max`"
+    ))]
     pub(crate) pending_per_host: Option<Spanned<u32>>,
-    /// Faces.
+    /// Faces, whoever made them.
+    #[schemars(range(min = 2, max = 1 << 20))]
     pub(crate) faces_max: Spanned<u32>,
-    /// Nonces that are remembered, of each worker.
+    /// Nonces of Interests that are gone, of each worker, by which loops are found: those of about 6 seconds.
+    #[schemars(range(min = 64, max = 1 << 28))]
     pub(crate) dead_nonces: Spanned<u32>,
-    /// Data that nobody has asked for.
+    /// Data that nobody has asked for is never forwarded; it may be cached, from applications of this host or from all.
     pub(crate) unsolicited: UnsolicitedName,
-    /// Names of the region that the node is in.
+    /// Names of the region that the node is in: an Interest whose forwarding hint leads here goes by its own name.
     pub(crate) regions: Vec<Spanned<NameField>>,
     /// The Content Store.
     pub(crate) cs: CsConfig,
@@ -97,37 +120,45 @@ impl Default for NdnTable {
 }
 
 /// `[ndn.cs]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CsConfig {
-    /// Data that are kept, of the whole node; 0 keeps none.
+    /// Data that are kept, of the whole node, and to which `kaido ndn cs config` can raise it again; 0 keeps none.
+    #[schemars(range(min = 0, max = 1 << 28))]
     pub(crate) packets: Spanned<u32>,
-    /// Their memory, of the whole node, in MiB.
+    /// Memory of the Data that are kept, in MiB.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub(crate) memory_mib: Spanned<u32>,
-    /// Which of the Data that pass.
+    /// Which of the Data that pass are kept: all, or those that were asked for before.
     pub(crate) admit: AdmitName,
     /// Where on disk what memory gives up goes, if it goes there.
     pub(crate) disk: Option<Spanned<DiskConfig>>,
 }
 
 /// `[ndn.cs.disk]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiskConfig {
-    /// The folder.
+    /// Folder on disk for what memory gives up, which nobody else uses. It is there after a restart.
+    #[schemars(extend("x-allowed" = "path"))]
     pub(crate) path: PathBuf,
-    /// How much of the disk, in MiB.
+    /// How much of the disk it may take, in MiB; the oldest is overwritten.
+    #[schemars(range(min = 16, max = 1 << 24))]
     pub(crate) size_mib: Spanned<u32>,
-    /// Packets that the index is made for; of 4 KiB each if it is not said.
+    /// Packets that can be found on disk. Each takes 10.7 octets of memory; beyond, the oldest are forgotten early.
+    #[schemars(range(min = 1024, max = 1_u64 << 36), extend("x-default" = "one for each 4 KiB of `size_mib`"))]
     pub(crate) packets: Option<Spanned<u64>>,
-    /// Threads that read.
+    /// Threads that read from the disk: as many reads go on at once.
     #[serde(default = "readers")]
+    #[schemars(range(min = 1, max = 64))]
     pub(crate) readers: Spanned<u32>,
-    /// Reads under way, of each worker.
+    /// Reads that wait or go on, of each worker. Interests beyond are forwarded as if the disk had nothing.
     #[serde(default = "reads_max")]
+    #[schemars(range(min = 1, max = 4096))]
     pub(crate) reads_max: Spanned<u32>,
-    /// How long a read waits for more Interests.
+    /// Microseconds that a read waits for more Interests for the same Data.
     #[serde(default = "gather")]
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub(crate) gather_us: Spanned<u32>,
 }
 
@@ -150,16 +181,21 @@ impl Default for CsConfig {
 }
 
 /// `[ndn.balance]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BalanceConfig {
-    /// Of how many Interests one is looked at.
+    /// With several workers: of how many Interests one is looked at, to find names that are asked for very often.
+    #[schemars(range(min = 1, max = 65_536))]
     pub(crate) sample: Spanned<u32>,
-    /// From how many percent of a worker's fair share on a name is hot; 0 for none.
+    /// A name is hot, and its Interests are sprayed over all workers, from this many percent of a worker's fair share of all
+    /// Interests on; 0 has none be.
+    #[schemars(range(min = 0, max = 10_000))]
     pub(crate) hot_percent: Spanned<u32>,
-    /// Below how many it cools.
+    /// A hot name may cool when its Interests are fewer than so many percent.
+    #[schemars(extend("x-allowed" = "below `hot_percent`"))]
     pub(crate) cool_percent: Spanned<u32>,
-    /// For how many seconds it must have been below.
+    /// For how many seconds they must have been fewer.
+    #[schemars(range(min = 1, max = 86_400))]
     pub(crate) calm_s: Spanned<u32>,
 }
 
@@ -187,35 +223,50 @@ impl BalanceConfig {
 }
 
 /// `[ndn.listen]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ListenConfig {
-    /// The Unix socket of applications; an empty path is none.
+    /// Unix socket on which applications connect: where they look for a router of their own accord. Empty for none.
     #[serde(deserialize_with = "socket_path")]
+    #[schemars(extend("x-allowed" = "path"))]
     pub(crate) unix: PathBuf,
-    /// Its permission bits.
+    /// Permission bits of that socket. Who may connect may command what `ndn.management.local` says.
     pub(crate) unix_mode: ModeField,
-    /// Its group, by name or number, if it is another than the process's.
+    /// Group of that socket: its users are those who may connect.
+    #[schemars(extend("x-allowed" = "name or number of a group", "x-default" = "that of the process"))]
     pub(crate) unix_group: Option<String>,
-    /// Addresses for TCP.
+    /// Where TCP connections are taken, such as `["[::]:6363"]`.
+    #[schemars(extend("x-allowed" = "list of addresses with ports"))]
     pub(crate) tcp: Vec<SocketAddr>,
-    /// Addresses for UDP.
+    /// Where datagrams are taken; faces by UDP are sent from there. An address of IPv6, `[::]` too, takes IPv6 alone.
+    #[schemars(extend("x-allowed" = "list of addresses with ports"))]
     pub(crate) udp: Vec<SocketAddr>,
-    /// Addresses of the engine's ports at which UDP is taken without a socket.
+    /// Addresses of interfaces of `[[port]]`s (`af_xdp`, `af_packet`) at which the workers take UDP themselves, without a socket of
+    /// the host; all with the same port number.
+    #[schemars(extend("x-allowed" = "list of addresses with ports"))]
     pub(crate) udp_on_ports: Vec<Spanned<SocketAddr>>,
-    /// Interfaces on which the multicast groups are heard.
+    /// Hears and sends to the groups of NDN on these interfaces: by its name to 224.0.23.170:56363 and `[ff02::1234]:56363`, as it
+    /// has addresses; by an IPv4 address of it to the first alone. Each is a face.
+    #[schemars(extend("x-allowed" = "interface, or list of interfaces"))]
     pub(crate) multicast: Spanned<MulticastField>,
-    /// Octets of a UDP payload, at most.
+    /// Octets of a UDP payload; longer packets are cut.
+    #[schemars(range(min = 512, max = 8800))]
     pub(crate) udp_mtu: Spanned<u16>,
-    /// Faces that are made for other hosts that come, at most.
+    /// Faces that are made for other hosts that connect or send, at most; half of `ndn.faces_max` at most.
+    #[schemars(range(min = 0, max = 1 << 20))]
     pub(crate) on_demand_max: Spanned<u32>,
-    /// Of these, those of one host.
+    /// Of these, those of one host, over TCP and UDP together: an address of IPv4, or a /64 of IPv6.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub(crate) on_demand_per_host: Spanned<u32>,
-    /// Applications of this host that are connected, at most.
+    /// Applications of this host that are connected, at most; a quarter of `ndn.faces_max` at most. Other hosts do not use up their
+    /// places.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub(crate) applications_max: Spanned<u32>,
-    /// After how many seconds without a packet a face of a sender of UDP goes.
+    /// Seconds without a packet after which a face goes that was made for a sender of UDP.
+    #[schemars(range(min = 1, max = 86_400))]
     pub(crate) idle_s: Spanned<u32>,
-    /// KiB that wait for a face, at most.
+    /// KiB that wait for a face that does not read; what is more is dropped.
+    #[schemars(range(min = 16, max = 1 << 20))]
     pub(crate) queue_kib: Spanned<u32>,
 }
 
@@ -240,12 +291,13 @@ impl Default for ListenConfig {
 }
 
 /// `[ndn.management]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ManagementConfig {
-    /// What applications at the Unix socket may command without a key.
+    /// What applications at the Unix socket may command with a digest alone, as most of them sign. `[]` leaves it to keys.
+    #[schemars(extend("x-default" = "all five"))]
     pub(crate) local: Vec<ModuleName>,
-    /// What those that come over TCP from this host may.
+    /// What whoever comes over TCP from this host may: TCP knows no users and groups, and a proxy's clients look the same.
     pub(crate) local_tcp: Vec<ModuleName>,
     /// Keys that may command.
     #[serde(rename = "key")]
@@ -259,18 +311,20 @@ impl Default for ManagementConfig {
 }
 
 /// `[[ndn.management.key]]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyConfig {
-    /// The file of its certificate, in base64 as NDN tools write it.
+    /// File of the certificate of a key that may command, in base64 as NDN tools write it. RSA, ECDSA on P-256 and P-384, Ed25519.
+    #[schemars(extend("x-allowed" = "path"))]
     pub(crate) certificate: Spanned<PathBuf>,
-    /// What it may command.
+    /// What it may command: from this host as `/localhost/nfd`, the module `rib` from others as `/localhop/nfd`.
     #[serde(default = "ModuleName::all")]
+    #[schemars(extend("x-default" = "all five"))]
     pub(crate) modules: Vec<ModuleName>,
 }
 
 /// A module of the management protocol.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ModuleName {
     Faces,
@@ -301,7 +355,7 @@ impl From<ModuleName> for Module {
 }
 
 /// `unsolicited`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UnsolicitedName {
     #[default]
@@ -311,7 +365,7 @@ pub(crate) enum UnsolicitedName {
 }
 
 /// `admit`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AdmitName {
     #[default]
@@ -320,35 +374,39 @@ pub(crate) enum AdmitName {
 }
 
 /// `[[ndn.face]]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaceConfig {
-    /// The other end.
+    /// Other end of a face that is made at the start and kept: `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]`,
+    /// `ether://[02:00:00:00:00:01]`.
     pub(crate) remote: Spanned<UriField>,
-    /// This end: the port of an Ethernet face.
+    /// Port of a face of Ethernet.
+    #[schemars(extend("x-allowed" = "`dev://` and a port's name"))]
     pub(crate) local: Option<Spanned<UriField>>,
-    /// Octets of a packet of the link, at most.
+    /// Octets of a packet on the link; longer ones are cut.
+    #[schemars(range(min = MTU_MIN, max = u16::MAX), extend("x-default" = "as its kind carries"))]
     pub(crate) mtu: Option<Spanned<u16>>,
-    /// Whether packets are acknowledged, and sent again when they were lost.
+    /// Packets are acknowledged, and sent again when they were lost; the other end must do so, too.
     #[serde(default)]
     pub(crate) reliability: bool,
 }
 
 /// `[[ndn.route]]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteConfig {
-    /// The prefix.
+    /// Prefix of the names that it is for.
     pub(crate) prefix: NameField,
-    /// The other end of a face.
+    /// Other end of a `[[ndn.face]]`.
     pub(crate) to: Spanned<UriField>,
-    /// What it costs.
+    /// The lower, the sooner it is taken.
     #[serde(default)]
+    #[schemars(range(min = 0, max = u32::MAX))]
     pub(crate) cost: u32,
-    /// Whether longer prefixes have it too.
+    /// Whether longer prefixes that have routes have it too.
     #[serde(default = "yes")]
     pub(crate) inherit: bool,
-    /// Whether the prefix has none of shorter ones.
+    /// Whether the prefix has none of the routes of shorter ones.
     #[serde(default)]
     pub(crate) capture: bool,
 }
@@ -358,12 +416,13 @@ const fn yes() -> bool {
 }
 
 /// `[[ndn.strategy]]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StrategyConfig {
-    /// The prefix.
+    /// Prefix of the names that it is for.
     pub(crate) prefix: NameField,
-    /// The strategy, as `best-route` or its whole name.
+    /// How Interests choose among next hops. Names without one have best-route.
+    #[schemars(extend("x-allowed" = "\"best-route\", \"multicast\", \"asf\", \"round-robin\" or a whole name"))]
     pub(crate) strategy: Spanned<String>,
 }
 
@@ -376,8 +435,9 @@ impl StrategyConfig {
 }
 
 /// The URI of a face, as text.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(try_from = "String")]
+#[schemars(with = "String", extend("x-allowed" = "URI of a face"))]
 pub(crate) struct UriField(pub(crate) FaceUri);
 
 impl TryFrom<String> for UriField {

@@ -1,10 +1,12 @@
 //! Names in the file.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The components of a name, as text in the form of URIs.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(try_from = "String")]
+#[schemars(extend("x-allowed" = "name"))]
 pub(crate) struct NameField(pub(crate) Vec<u8>);
 
 impl TryFrom<String> for NameField {

@@ -1,42 +1,38 @@
 //! What no single field of a user plane's file can tell.
 
-use toml::Spanned;
-
-use super::{MssClampConfig, UePoolConfig, UpfConfig};
+use super::gtpu::MSS_MIN;
+use super::{MssClampConfig, SteerBy, UePoolConfig, UpfConfig, UpfPort};
 use crate::config::check::Findings;
-use crate::config::node::QueueMode;
-use crate::config::{Datapath, Driver, NodeConfig, PortConfig, Role, SteerBy};
-
-/// Sessions whose tables fit into the memory of a large server.
-const SESSIONS_MAX: u32 = 1 << 26;
+use crate::config::node::{FRAMES_MIN, QueueMode, WORKERS_MAX};
+use crate::config::{Datapath, Driver, PortConfig, Role, Spanned};
 
 /// Everything that is wrong with a user plane's sections and fields.
 pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
-    let node = &config.base.node;
-    findings.range(&node.sessions_max, "node.sessions_max", 1, SESSIONS_MAX);
-    findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s", 1, 3600);
-    findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms", 10, 60_000);
-    findings.range(&config.pfcp.n1, "pfcp.n1", 1, 10);
-    findings.range(&config.gtpu.echo_t3_ms, "gtpu.echo_t3_ms", 10, 60_000);
-    findings.range(&config.gtpu.echo_retries, "gtpu.echo_retries", 1, 10);
+    findings.range(&config.node.sessions_max, "node.sessions_max");
+    findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s");
+    findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms");
+    findings.range(&config.pfcp.n1, "pfcp.n1");
+    findings.range(&config.gtpu.echo_t3_ms, "gtpu.echo_t3_ms");
+    findings.range(&config.gtpu.echo_retries, "gtpu.echo_retries");
     if *config.gtpu.echo_interval_s.get_ref() > 0 {
-        findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s", 60, 86_400);
+        findings.range(&config.gtpu.echo_interval_s, "gtpu.echo_interval_s");
     }
-    findings.range(&config.qos.burst_ms, "qos.burst_ms", 1, 10_000);
+    findings.range(&config.qos.burst_ms, "qos.burst_ms");
     buffered(config, findings);
-    if let MssClampConfig::To(most @ ..536) = *config.gtpu.mss_clamp.get_ref() {
+    if let MssClampConfig::To(most @ ..MSS_MIN) = *config.gtpu.mss_clamp.get_ref() {
         findings.add(
             config.gtpu.mss_clamp.span(),
             "gtpu.mss_clamp",
             format!("{most} is below what every host takes"),
-            "536 to 65535 are allowed, true for what the ports take, false for none",
+            format!("{MSS_MIN} to 65535 are allowed, true for what the ports take, false for none"),
         );
     }
     super::gtpu::check_marking(&config.gtpu, findings);
-    queues(node, findings);
-    config.base.ports.iter().for_each(|port| self::port(port, findings));
+    queues(config, findings);
+    let ports = config.base.ports.iter().zip(&config.ports);
+    ports.for_each(|(port, of_port)| self::port(port, of_port, findings));
     sides(config, findings);
-    records(node, findings);
+    records(config, findings);
     pfcp(config, findings);
     pools(config, findings);
     super::vlan::check(config, findings);
@@ -51,7 +47,7 @@ fn buffered(config: &UpfConfig, findings: &mut Findings) {
     let (workers, frames) = (*node.workers.get_ref(), *node.frames.get_ref());
     let wanted = u64::from(*packets.get_ref()) * u64::from(workers);
     // What is out of range itself has been said.
-    if workers > 64 || frames < 1024 || wanted <= u64::from(frames) / 2 {
+    if workers > WORKERS_MAX || frames < FRAMES_MIN || wanted <= u64::from(frames) / 2 {
         return;
     }
     // The field that is in the file, most likely the one that was changed last.
@@ -79,16 +75,17 @@ fn buffered(config: &UpfConfig, findings: &mut Findings) {
 /// The fields at fault.
 #[cfg(test)]
 pub(super) fn fields(config: &UpfConfig) -> Vec<String> {
-    let mut findings = Findings(Vec::new());
+    let mut findings = Findings::new(&super::SCHEMA);
     crate::config::check::base(&config.base, false, &mut findings);
     check(config, &mut findings);
-    findings.0.into_iter().map(|fault| fault.field).collect()
+    findings.faults.into_iter().map(|fault| fault.field).collect()
 }
 
-fn queues(node: &NodeConfig, findings: &mut Findings) {
-    if *node.queue_mode.get_ref() != QueueMode::Rss && *node.steer_by.get_ref() != SteerBy::Queue {
+fn queues(config: &UpfConfig, findings: &mut Findings) {
+    let (queue_mode, steer_by) = (&config.base.node.queue_mode, &config.node.steer_by);
+    if *queue_mode.get_ref() != QueueMode::Rss && *steer_by.get_ref() != SteerBy::Queue {
         findings.add(
-            node.steer_by.span(),
+            steer_by.span(),
             "node.steer_by",
             "the workers of a shared queue take its packets as they come",
             "remove steer_by, or set node.queue_mode = \"rss\"",
@@ -96,23 +93,19 @@ fn queues(node: &NodeConfig, findings: &mut Findings) {
     }
 }
 
-fn port(port: &Spanned<PortConfig>, findings: &mut Findings) {
+fn port(port: &Spanned<PortConfig>, of_port: &UpfPort, findings: &mut Findings) {
     let (place, port) = (port.span(), port.get_ref());
-    if port.roles.get_ref().is_empty() {
-        let at = if port.roles.span().is_empty() { place } else { port.roles.span() };
+    let (roles, ue_prefixes) = (&of_port.roles, &of_port.ue_prefixes);
+    if roles.get_ref().is_empty() {
+        let at = if roles.span().is_empty() { place } else { roles.span() };
         findings.add(at, "port.roles", "no role", "name at least one of \"n3\", \"n6\", \"n9\"");
     }
-    let of_n6 = port.roles.get_ref().is_empty() || port.roles.get_ref().contains(&Role::N6);
-    if !of_n6 && !port.ue_prefixes.is_empty() {
+    let of_n6 = roles.get_ref().is_empty() || of_port.is_n6();
+    if !of_n6 && !ue_prefixes.is_empty() {
         let message = "only an n6 port has packets to UEs";
-        findings.add(
-            port.roles.span(),
-            "port.ue_prefixes",
-            message,
-            "add the role \"n6\" or remove the field",
-        );
+        findings.add(roles.span(), "port.ue_prefixes", message, "add the role \"n6\" or remove the field");
     }
-    if *port.driver.get_ref() != Driver::AfXdp && !port.ue_prefixes.is_empty() {
+    if *port.driver.get_ref() != Driver::AfXdp && !ue_prefixes.is_empty() {
         findings.add(
             port.driver.span(),
             "port.ue_prefixes",
@@ -124,9 +117,8 @@ fn port(port: &Spanned<PortConfig>, findings: &mut Findings) {
 
 fn sides(config: &UpfConfig, findings: &mut Findings) {
     for (role, names) in [(Role::N3, "\"n3\" or \"n9\""), (Role::N6, "\"n6\" or \"n9\"")] {
-        let there = config.base.ports.iter().any(|port| {
-            port.get_ref().roles.get_ref().iter().any(|&found| found == role || found == Role::N9)
-        });
+        let is_it = |&found: &Role| found == role || found == Role::N9;
+        let there = config.ports.iter().any(|port| port.roles.get_ref().iter().any(is_it));
         if !there {
             findings.add(
                 0..0,
@@ -138,10 +130,10 @@ fn sides(config: &UpfConfig, findings: &mut Findings) {
     }
 }
 
-fn records(node: &NodeConfig, findings: &mut Findings) {
-    let Some(records) = &node.xdp_records_max else { return };
-    findings.range(records, "node.xdp_records_max", 1, 4 * SESSIONS_MAX);
-    if *node.datapath.get_ref() != Datapath::Hybrid {
+fn records(config: &UpfConfig, findings: &mut Findings) {
+    let Some(records) = &config.node.xdp_records_max else { return };
+    findings.range(records, "node.xdp_records_max");
+    if *config.base.node.datapath.get_ref() != Datapath::Hybrid {
         findings.add(
             records.span(),
             "node.xdp_records_max",
@@ -248,10 +240,8 @@ fn pools(config: &UpfConfig, findings: &mut Findings) {
             }
         }
         if let Some(name) = &pool.network_instance {
-            let known = config.base.ports.iter().any(|port| {
-                let port = port.get_ref();
-                port.roles.get_ref().contains(&Role::N6)
-                    && port.network_instance.as_ref().is_none_or(|own| own == name.get_ref())
+            let known = config.ports.iter().any(|port| {
+                port.is_n6() && port.network_instance.as_ref().is_none_or(|own| own == name.get_ref())
             });
             if !known {
                 findings.add(

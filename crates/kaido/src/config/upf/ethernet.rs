@@ -7,27 +7,32 @@ use kaido_upf::ethernet::lan::{EthernetLan, EthernetLans};
 use kaido_upf::ethernet::{EthernetSettings, UnknownUnicast};
 use kaido_upf::node::Instance;
 use kaido_upf::record::InstanceId;
-use serde::Deserialize;
-use toml::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::UpfConfig;
 use super::lan::NetworkInstanceConfig;
 use crate::config::check::Findings;
-use crate::config::{Driver, unplaced};
+use crate::config::{Driver, Spanned, unplaced};
 
 /// How frames of Ethernet sessions are bridged.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EthernetConfig {
-    /// Frames to an address that is not known.
+    /// What becomes of frames to an Ethernet address that no session is known to have: from the N6 side they are dropped, or go to
+    /// all sessions of the network instance; from a session they go to the N6 side, and so to the others too.
     pub(crate) unknown_unicast: UnknownUnicastMode,
-    /// Sessions that one frame to many goes to, at most.
+    /// Sessions that one broadcast or multicast goes to, at most. Others do not get it, and are counted (`flood_cut`).
+    #[schemars(range(min = 1, max = 65_536))]
     pub(crate) flood_max: Spanned<u32>,
-    /// Addresses of all sessions, at most, and as many on the N6 side.
+    /// Ethernet addresses of all sessions, at most, and as many on the N6 side.
+    #[schemars(range(min = 1, max = 16_000_000))]
     pub(crate) addresses: Spanned<u32>,
-    /// Addresses of one session, at most.
+    /// Ethernet addresses behind one session, at most. Frames from more are dropped (`ethernet_table_full`).
+    #[schemars(range(min = 1, max = 65_536))]
     pub(crate) addresses_per_session: Spanned<u32>,
-    /// Time without a frame after which an address is forgotten, in seconds.
+    /// Seconds without a frame after which an Ethernet address is forgotten, where no Ethernet Inactivity Timer says otherwise.
+    #[schemars(range(min = 10, max = 1_000_000))]
     pub(crate) ageing_s: Spanned<u32>,
 }
 
@@ -44,7 +49,7 @@ impl Default for EthernetConfig {
 }
 
 /// `unknown_unicast`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UnknownUnicastMode {
     /// Dropped.
@@ -56,10 +61,10 @@ pub(crate) enum UnknownUnicastMode {
 /// Everything that is wrong with it.
 pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
     let ethernet = &config.ethernet;
-    findings.range(&ethernet.flood_max, "ethernet.flood_max", 1, 65_536);
-    findings.range(&ethernet.addresses, "ethernet.addresses", 1, 16_000_000);
-    findings.range(&ethernet.addresses_per_session, "ethernet.addresses_per_session", 1, 65_536);
-    findings.range(&ethernet.ageing_s, "ethernet.ageing_s", 10, 1_000_000);
+    findings.range(&ethernet.flood_max, "ethernet.flood_max");
+    findings.range(&ethernet.addresses, "ethernet.addresses");
+    findings.range(&ethernet.addresses_per_session, "ethernet.addresses_per_session");
+    findings.range(&ethernet.ageing_s, "ethernet.ageing_s");
 }
 
 /// What is wrong with a network instance of Ethernet sessions.

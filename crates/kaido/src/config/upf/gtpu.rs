@@ -7,49 +7,63 @@ use std::time::Duration;
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::fragment::Oversize;
 use kaido_upf::node::DscpMarking;
-use serde::Deserialize;
-use toml::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::config::check::Findings;
-use crate::config::{Prefix, unplaced};
+use crate::config::schema::or_zero;
+use crate::config::{Prefix, Spanned, unplaced};
 
 /// GTP-U.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GtpuConfig {
-    /// Local addresses of tunnels; all of the `n3` and `n9` ports' own when empty.
+    /// Local tunnel addresses; each must be an address of an n3 or n9 port.
+    #[schemars(extend("x-default" = "those of the n3 and n9 ports"))]
     pub(crate) addresses: Vec<IpAddr>,
-    /// Outer UDP source port.
+    /// Outer UDP source port: by the inner flow, so that receivers can spread flows, or always 2152.
     pub(crate) source_port: SourcePort,
     /// Compute the outer UDP checksum over IPv4, where TS 29.281 lets it be zero.
     pub(crate) udp_checksum_ipv4: bool,
-    /// Leave the outer UDP checksum over IPv6 zero, where the path is known to take it (RFC 6936).
+    /// Leave the outer UDP checksum over IPv6 zero (RFC 6935), where the path is known to take it.
     pub(crate) udp_zero_checksum_ipv6: bool,
-    /// Peers for which it is otherwise.
+    /// Seconds from one Echo Request to a peer that tunnels lead to, to the next. 0 sends none. TS 29.281 7.2.1 allows no less than
+    /// 60.
+    #[schemars(range(min = 60, max = 86_400), transform = or_zero)]
+    pub(crate) echo_interval_s: Spanned<u32>,
+    /// T3-RESPONSE: milliseconds until an Echo Request that was not answered is sent again.
+    #[schemars(range(min = 10, max = 60_000))]
+    pub(crate) echo_t3_ms: Spanned<u32>,
+    /// N3-REQUESTS: how often an Echo Request is sent in all before the path counts as failed, which the control planes are told.
+    #[schemars(range(min = 1, max = 10))]
+    pub(crate) echo_retries: Spanned<u8>,
+    /// Congestion marks (ECN) go over into tunnels and out of them, as RFC 6040 says and TS 29.281 asks. A packet that cannot carry
+    /// the mark of its tunnel is dropped (`congestion_mark`). With `false` outer headers are Not-ECT, and marks on them count for
+    /// nothing.
+    pub(crate) ecn: bool,
+    /// DSCP of packets into tunnels: zero, or the packet's own. A FAR's Transport Level Marking comes first, then `qfi_dscp`. A
+    /// packet out of a tunnel keeps its own DSCP.
+    pub(crate) dscp: DscpConfig,
+    /// DSCP of packets into tunnels by QFI, such as `qfi_dscp = { 1 = "EF", 5 = 40 }`: 0 to 63, or the name of a class.
+    #[schemars(extend("x-default" = "none"))]
+    pub(crate) qfi_dscp: BTreeMap<Spanned<String>, Spanned<Dscp>>,
+    /// Packets larger than their way takes. `fragment-inner`: cut where they may be (IPv4 without DF), else dropped and their sender
+    /// told. `fragment-outer`: into tunnels, the tunnel's own packet is cut, whatever is in it. `icmp`: never cut.
+    pub(crate) oversize: OversizeConfig,
+    /// Lower the MSS that TCP connections of UEs announce, both ways: to this many octets, or with `true` to what the smallest MTU of
+    /// the ports leaves behind the tunnel's headers. Sessions then stay with the workers, whatever `node.datapath` says.
+    pub(crate) mss_clamp: Spanned<MssClampConfig>,
+    /// Take uplink G-PDUs of a session only from the gNBs into whose tunnels its downlink goes now; from any while none is known.
+    /// Others are dropped (`gnb_mismatch`). Their uplink stays with the workers, whatever `node.datapath` says. A gNB that sends from
+    /// another address than it receives on, or before the path switch of a handover, loses what it sends.
+    pub(crate) bind_gnb: bool,
+    /// Networks of peers that differ, one table each.
     #[serde(rename = "peer")]
     pub(crate) peers: Vec<GtpuPeerConfig>,
-    /// Seconds from one Echo Request to a peer to the next; 0 sends none.
-    pub(crate) echo_interval_s: Spanned<u32>,
-    /// T3-RESPONSE in milliseconds.
-    pub(crate) echo_t3_ms: Spanned<u32>,
-    /// N3-REQUESTS.
-    pub(crate) echo_retries: Spanned<u8>,
-    /// Congestion marks go over, into tunnels and out of them (RFC 6040).
-    pub(crate) ecn: bool,
-    /// DSCP of tunnels' packets for which no FAR and no QFI says another.
-    pub(crate) dscp: DscpConfig,
-    /// DSCP by QFI.
-    pub(crate) qfi_dscp: BTreeMap<Spanned<String>, Spanned<Dscp>>,
-    /// What becomes of packets that are too large for the way.
-    pub(crate) oversize: OversizeConfig,
-    /// Largest segments that TCP connections may announce.
-    pub(crate) mss_clamp: Spanned<MssClampConfig>,
-    /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes.
-    pub(crate) bind_gnb: bool,
 }
 
 /// `oversize` of GTP-U.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum OversizeConfig {
     /// Dropped, the sender told where that is due.
@@ -71,14 +85,17 @@ impl From<OversizeConfig> for Oversize {
     }
 }
 
+/// What every host takes (RFC 9293 3.7.1).
+pub(super) const MSS_MIN: u16 = 536;
+
 /// `mss_clamp` of GTP-U.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub(crate) enum MssClampConfig {
     /// Whether to what the ports' MTUs leave.
     ByMtu(bool),
     /// To this many octets.
-    To(u16),
+    To(#[schemars(range(min = MSS_MIN))] u16),
 }
 
 impl Default for GtpuConfig {
@@ -130,7 +147,7 @@ impl GtpuConfig {
 const QFIS: usize = 64;
 
 /// `dscp` of GTP-U.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DscpConfig {
     /// Zero: best effort.
@@ -141,7 +158,7 @@ pub(crate) enum DscpConfig {
 }
 
 /// A DSCP: a number, or a name of RFC 2474, 2597, 3246, 5865 or 8622.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(untagged)]
 pub(crate) enum Dscp {
     /// 0 to 63.
@@ -197,17 +214,17 @@ pub(super) fn check_marking(config: &GtpuConfig, findings: &mut Findings) {
 }
 
 /// A network of GTP-U peers.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GtpuPeerConfig {
-    /// Their addresses.
+    /// Peers for which checksums are otherwise; `[[gtpu.peer]]` may be repeated, the longest prefix counts.
     pub(crate) prefix: Prefix,
-    /// Compute the outer UDP checksum of datagrams to them.
+    /// Compute the outer UDP checksum of datagrams to these peers.
     pub(crate) udp_checksum: bool,
 }
 
 /// `source_port` of GTP-U.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SourcePort {
     /// By the inner flow.

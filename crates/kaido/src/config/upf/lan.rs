@@ -7,41 +7,44 @@ use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{ForwardingPolicy, Instance, PolicyTarget};
 use kaido_upf::record::InstanceId;
 use kaido_wire::MacAddr;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 
-use super::UpfConfig;
+use super::{UpfConfig, UpfPort};
 use crate::config::check::Findings;
-use crate::config::{Driver, PortConfig, Prefix, Role};
+use crate::config::{Driver, PortConfig, Prefix, Spanned};
 
 /// Most network instances behind VLANs.
 const LANS_MAX: usize = 65_000;
 
 /// A network instance behind a VLAN.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NetworkInstanceConfig {
-    /// Its name.
+    /// Its name, as FARs and PDRs give it.
     pub(crate) name: Spanned<String>,
     /// Name of the `n6` port that it is behind.
     pub(crate) port: Spanned<String>,
-    /// Whether it is for Ethernet sessions: then its LAN is bridged.
+    /// Its VLAN identifier on that port, or `[outer, inner]` behind two tags (IEEE 802.1ad). Without it an Ethernet instance has all
+    /// frames of the port that are no other's, but for those to the port's own address.
+    #[schemars(extend("x-allowed" = "number, or two numbers", "x-default" = "required"))]
+    pub(crate) vlan: Option<Spanned<Vlan>>,
+    /// It is for Ethernet sessions: its LAN is bridged, and has neither addresses nor gateways here. Not behind an `af_xdp` port.
     #[serde(default)]
     pub(crate) ethernet: bool,
-    /// Its tag, or its outer and inner tag. Only a LAN that is bridged may have none.
-    pub(crate) vlan: Option<Spanned<Vlan>>,
-    /// The node's own addresses in it, with prefix length.
+    /// The node's own addresses in it. What is within is on the link; address spaces of instances may overlap.
     #[serde(default)]
+    #[schemars(extend("x-allowed" = "list of addresses with prefix length"))]
     pub(crate) addresses: Vec<Prefix>,
-    /// Where all goes that is not on the link: one address of each family.
+    /// Where all else goes, one of each family. Neighbours are asked for by the node itself.
     #[serde(default)]
     pub(crate) gateways: Vec<IpAddr>,
-    /// Ethernet address of the gateways, where they are not to be asked for.
+    /// That of the gateways, which are not asked for then. Required behind `af_xdp` ports, where ARP is left to the kernel.
     pub(crate) gateway_mac: Option<Mac>,
 }
 
 /// One tag, or two.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a VLAN identifier, or two in a list")]
 pub(crate) enum Vlan {
     /// IEEE 802.1Q.
@@ -60,8 +63,9 @@ impl From<Vlan> for VlanTags {
 }
 
 /// An Ethernet address.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(extend("x-allowed" = "Ethernet address"))]
 pub(crate) struct Mac(pub(crate) [u8; 6]);
 
 impl TryFrom<String> for Mac {
@@ -75,14 +79,14 @@ impl TryFrom<String> for Mac {
 }
 
 /// A way out that control planes name by Forwarding Policy.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForwardingPolicyConfig {
-    /// Its name.
+    /// The Forwarding Policy Identifier that a FAR gives.
     pub(crate) name: Spanned<String>,
-    /// By the way to that address.
+    /// Packets go by the way to that address, wherever they are going.
     pub(crate) next_hop: Option<IpAddr>,
-    /// Out of that network instance.
+    /// Packets leave by that network instance. Either this or `next_hop` is given.
     pub(crate) network_instance: Option<Spanned<String>>,
 }
 
@@ -93,7 +97,7 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         findings.add(0..0, "network_instance", found, format!("at most {LANS_MAX}"));
     }
     let (mut names, mut tags) = (HashSet::new(), HashSet::new());
-    let of_ports = config.base.ports.iter().filter_map(|port| port.get_ref().network_instance.as_deref());
+    let of_ports = config.ports.iter().filter_map(|port| port.network_instance.as_deref());
     names.extend(of_ports);
     for spanned in &config.network_instances {
         let (place, lan) = (spanned.span(), spanned.get_ref());
@@ -103,7 +107,7 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
         }
         let name = lan.port.get_ref();
         let port = config.base.ports.iter().map(Spanned::get_ref).find(|port| port.name.get_ref() == name);
-        if port.is_none_or(|port| !port.roles.get_ref().contains(&Role::N6)) {
+        if !port.and_then(|port| config.of_port(port)).is_some_and(UpfPort::is_n6) {
             let message = format!("`{name}` is no port with the role \"n6\"");
             findings.add(
                 lan.port.span(),

@@ -4,13 +4,15 @@ pub(super) mod check;
 mod ethernet;
 mod gtpu;
 mod lan;
+mod node;
 mod pfcp;
+mod port;
 mod predefined;
 mod qos;
 mod vlan;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 
 use self::ethernet::EthernetConfig;
 use self::gtpu::GtpuConfig;
@@ -18,69 +20,123 @@ use self::lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
 use self::pfcp::PfcpConfig;
 use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
-use super::{Base, Prefix, unplaced};
+use super::schema::{FunctionSchema, schema_of};
+use super::{Base, PortConfig, Prefix, Spanned, unplaced};
 
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
+pub(crate) use self::node::{SteerBy, UpfNode};
+pub(crate) use self::port::{Role, UpfPort};
+
+/// What the files of a user plane have.
+pub(super) const SCHEMA: FunctionSchema =
+    FunctionSchema { name: "upf", title: "User plane", vlans: true, schema: schema_of::<UpfConfig> };
 
 /// The whole file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct UpfConfig {
     /// What every function has.
     #[serde(skip)]
     pub(crate) base: Base,
-    /// GTP-U.
+    /// Further fields of a user plane.
+    #[serde(default)]
+    pub(crate) node: UpfNode,
+    /// Further fields of a user plane's ports.
+    #[serde(default, rename = "port")]
+    pub(crate) ports: Vec<UpfPort>,
+    /// Tunnels.
     #[serde(default)]
     pub(crate) gtpu: GtpuConfig,
-    /// PFCP.
+    /// Control planes.
     pub(crate) pfcp: PfcpConfig,
     /// Pools from which UE addresses are chosen when the control plane asks for it.
     #[serde(default, rename = "ue_pool")]
     pub(crate) ue_pools: Vec<Spanned<UePoolConfig>>,
+    /// A further field of a user plane.
+    #[serde(default)]
+    pub(crate) reassembly: UpfReassembly,
     /// Network instances behind VLANs.
     #[serde(default, rename = "network_instance")]
     pub(crate) network_instances: Vec<Spanned<NetworkInstanceConfig>>,
-    /// Ways out that control planes name.
+    /// Ethernet sessions, and the network instances that are bridged for them.
+    #[serde(default)]
+    pub(crate) ethernet: EthernetConfig,
+    /// Ways out that control planes name by Forwarding Policy.
     #[serde(default, rename = "forwarding_policy")]
     pub(crate) forwarding_policies: Vec<Spanned<ForwardingPolicyConfig>>,
     /// Rules that control planes switch on by name.
     #[serde(default, rename = "predefined_rule")]
     pub(crate) predefined_rules: Vec<Spanned<PredefinedRuleConfig>>,
-    /// Downlink buffering.
+    /// Packets that wait for idle UEs.
     #[serde(default)]
     pub(crate) buffer: BufferConfig,
-    /// Rates.
+    /// Enforcement of rates.
     #[serde(default)]
     pub(crate) qos: QosConfig,
-    /// Ethernet sessions.
-    #[serde(default)]
-    pub(crate) ethernet: EthernetConfig,
+}
+
+impl UpfConfig {
+    /// Reads a user plane's part of a file.
+    pub(super) fn read(text: &str, base: Base) -> Result<Self, toml::de::Error> {
+        let mut config = Self { base, ..toml::from_str(text)? };
+        config.base.node.spread_by = config.node.steer_by.get_ref().spread();
+        Ok(config)
+    }
+
+    /// The ports, with what a user plane further has of each.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (&PortConfig, &UpfPort)> {
+        self.base.ports.iter().map(Spanned::get_ref).zip(&self.ports)
+    }
+
+    /// What a user plane further has of a port.
+    pub(crate) fn of_port(&self, port: &PortConfig) -> Option<&UpfPort> {
+        self.ports().find(|(own, _)| own.name == port.name).map(|(_, of_port)| of_port)
+    }
+}
+
+/// A user plane's field of `[reassembly]`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct UpfReassembly {
+    /// Put G-PDUs that come in fragments together, and have users' fragments follow the ports of their first where rules ask for
+    /// ports.
+    pub(crate) enabled: bool,
+}
+
+impl Default for UpfReassembly {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
 }
 
 /// A pool of UE addresses.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UePoolConfig {
-    /// The network instance whose UEs get them; the first when absent.
+    /// The network instance whose UEs get the addresses.
+    #[schemars(extend("x-default" = "the first"))]
     pub(crate) network_instance: Option<Spanned<String>>,
-    /// IPv4 network.
+    /// IPv4 network; its first and last address are not given out.
+    #[schemars(extend("x-allowed" = "prefix up to /30"))]
     pub(crate) ipv4: Option<Spanned<Prefix>>,
-    /// IPv6 network, a /64 of it for each UE.
+    /// IPv6 network; each UE gets a /64 of it.
+    #[schemars(extend("x-allowed" = "prefix up to /64"))]
     pub(crate) ipv6: Option<Spanned<Prefix>>,
 }
 
 /// Downlink buffering.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BufferConfig {
-    /// Most packets of one session.
+    /// Most downlink packets kept for one idle UE.
     pub(crate) packets_per_session: u32,
-    /// Most packets of one worker.
+    /// Most packets kept by one worker; at most half of the frames for all workers.
     pub(crate) packets: Spanned<u32>,
-    /// Most bytes of one session.
+    /// Most bytes of packets kept for one idle UE.
     pub(crate) bytes_per_session: u32,
-    /// Most bytes of all workers.
+    /// Most bytes of packets kept by all workers.
     pub(crate) bytes: u64,
-    /// Longest time a packet waits, in milliseconds.
+    /// Longest time a packet is kept, in milliseconds, unless the control plane has it kept longer. Longer than a core pages: free5GC
+    /// tries for 30 s.
     pub(crate) time_ms: u32,
 }
 
@@ -140,6 +196,11 @@ listen = ["10.0.0.1"]
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.message().to_owned()),
         }
+    }
+
+    /// A user plane of these ports, and what else is in the text, unchecked.
+    pub(crate) fn upf_of_ports(text: &str) -> UpfConfig {
+        unchecked(&format!("{text}[pfcp]\nlisten = []\n")).unwrap()
     }
 
     /// The fields at fault of that, and more.

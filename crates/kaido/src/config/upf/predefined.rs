@@ -3,29 +3,31 @@
 use std::collections::HashSet;
 
 use kaido_n4::{ApplicationId, PredefinedName, PredefinedRule, SdfFilter};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 
 use super::UpfConfig;
+use crate::config::Spanned;
 use crate::config::check::Findings;
 
 /// A predefined rule.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PredefinedRuleConfig {
-    /// The name that control planes switch it on by.
+    /// The name that control planes switch the rule on by.
     pub(crate) name: Spanned<String>,
-    /// Names of rule bases that it belongs to.
+    /// Rule bases that it belongs to, which switch on all their rules.
     #[serde(default)]
     pub(crate) bases: Vec<Spanned<String>>,
-    /// Lower values are matched first.
+    /// Lower values are matched first, among all rules of a session.
     pub(crate) precedence: u32,
-    /// Flow descriptions, any of which matches; empty matches all.
+    /// Such as `permit out 17 from any 53 to assigned`; any of them matches, none at all matches everything.
     #[serde(default)]
+    #[schemars(extend("x-allowed" = "list of flow descriptions"))]
     pub(crate) flows: Vec<Spanned<String>>,
-    /// Application ID that packets belong to.
+    /// Application ID, as PFD management names it, that packets belong to.
     pub(crate) application: Option<Spanned<String>>,
-    /// Drop what matches.
+    /// Drop what matches, whatever the FAR says.
     #[serde(default)]
     pub(crate) drop: bool,
 }

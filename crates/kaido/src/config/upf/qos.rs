@@ -1,16 +1,18 @@
 //! `[qos]`: rates.
 
 use kaido_upf::qos::WINDOW_DEFAULT;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 
-use crate::config::unplaced;
+use crate::config::{Spanned, unplaced};
 
 /// Enforcement of rates.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct QosConfig {
-    /// Burst of a rate without averaging window, in milliseconds at that rate.
+    /// Burst of a QER without averaging window, in milliseconds at its rate. Below TCP's retransmission timeout (200 ms and the RTT),
+    /// TCP does not get low rates; see [TCP under an AMBR](upf.md#tcp-under-an-ambr).
+    #[schemars(range(min = 1, max = 10_000))]
     pub(crate) burst_ms: Spanned<u32>,
 }
 

@@ -2,12 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use toml::Spanned;
-
-use super::UpfConfig;
+use super::{UpfConfig, UpfPort};
 use crate::config::check::{Findings, is_interface_name};
 use crate::config::node::QueueMode;
-use crate::config::{Driver, PortConfig};
+use crate::config::{Driver, PortConfig, Spanned};
 
 /// Everything that is wrong with them.
 pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
@@ -16,8 +14,8 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
     let mut vlans = HashSet::new();
     // The first of each interface: what it says of it, others say too.
     let mut first: HashMap<&str, &PortConfig> = HashMap::new();
-    for port in &ports {
-        vlan(port, shares_queues, findings);
+    for (port, of_port) in config.ports() {
+        vlan(port, of_port, shares_queues, findings);
         let interface = port.interface_name();
         if let Some(vlan) = &port.vlan
             && !vlans.insert((interface, *vlan.get_ref()))
@@ -42,7 +40,7 @@ pub(super) fn check(config: &UpfConfig, findings: &mut Findings) {
 }
 
 /// What one port can tell.
-fn vlan(port: &PortConfig, shares_queues: bool, findings: &mut Findings) {
+fn vlan(port: &PortConfig, of_port: &UpfPort, shares_queues: bool, findings: &mut Findings) {
     let Some(vlan) = &port.vlan else {
         if let Some(tap) = &port.tap {
             let help = "remove it, or give the port a vlan";
@@ -50,7 +48,7 @@ fn vlan(port: &PortConfig, shares_queues: bool, findings: &mut Findings) {
         }
         return;
     };
-    findings.range(vlan, "port.vlan", 1, 4094);
+    findings.range(vlan, "port.vlan");
     if matches!(*port.driver.get_ref(), Driver::Tap | Driver::Dpdk) {
         let help = "use driver = \"af_xdp\" or \"af_packet\", or remove the vlan";
         findings.add(
@@ -64,7 +62,7 @@ fn vlan(port: &PortConfig, shares_queues: bool, findings: &mut Findings) {
         let help = "set node.queue_mode = \"rss\", or remove the vlan";
         findings.add(vlan.span(), "port.vlan", "a queue that workers share is one port's", help);
     }
-    if !port.ue_prefixes.is_empty() {
+    if !of_port.ue_prefixes.is_empty() {
         let help = "remove ue_prefixes: what is not to a UE is the TAP device's, or dropped";
         findings.add(vlan.span(), "port.ue_prefixes", "all packets in a vlan are the port's", help);
     }

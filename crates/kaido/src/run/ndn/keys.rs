@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use kaido_ndn::mgmt::{Authority, Grant, TrustedKey};
 use miette::miette;
 
-use crate::config::{KeyConfig, ModuleName, NdnConfig};
+use crate::config::{KeyConfig, ModuleName, NdnConfig, Spanned};
 
 /// Whose commands are obeyed.
 ///
@@ -16,7 +16,7 @@ use crate::config::{KeyConfig, ModuleName, NdnConfig};
 /// When a certificate cannot be read.
 pub(super) fn authority(config: &NdnConfig) -> miette::Result<Authority> {
     let management = &config.ndn.management;
-    let grant = |key: &toml::Spanned<KeyConfig>| {
+    let grant = |key: &Spanned<KeyConfig>| {
         let key = key.get_ref();
         Ok(Grant {
             key: read(key.certificate.get_ref())?,

@@ -13,7 +13,7 @@ use kaido_ndn::router::RouterNode;
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::config::{FaceConfig, NdnConfig};
+use crate::config::{FaceConfig, NdnConfig, Spanned};
 
 /// What management answers to.
 const PREFIXES: [&str; 2] = ["/localhost/nfd", "/localhop/nfd"];
@@ -97,7 +97,7 @@ impl Management {
 
 /// Makes the faces of the file; their other ends and numbers.
 fn faces(config: &NdnConfig, node: &mut RouterNode) -> miette::Result<Vec<(FaceUri, FaceId)>> {
-    let make = |face: &toml::Spanned<FaceConfig>| {
+    let make = |face: &Spanned<FaceConfig>| {
         let face = face.get_ref();
         let remote = face.remote.get_ref().0.clone();
         let wish = FaceRequest {

@@ -34,7 +34,7 @@ use self::workers::Workers;
 use super::board::{Heartbeat, PortView};
 use super::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
 use super::port_trace::PortTraces;
-use crate::config::{AdmitName, Base, ListenConfig, NdnConfig, UnsolicitedName, group_number};
+use crate::config::{AdmitName, Base, ListenConfig, NdnConfig, Spanned, UnsolicitedName, group_number};
 use crate::ndn::NdnArgs;
 
 /// Its name in the file.
@@ -265,7 +265,7 @@ fn forwarder(config: &NdnConfig) -> ForwarderSettings {
 fn reassembly(config: &NdnConfig) -> ReassemblyLimits {
     let limits = config.base.reassembly.limits();
     ReassemblyLimits {
-        packets: if config.base.reassembly.enabled { limits.packets } else { 0 },
+        packets: limits.packets,
         packets_per_face: limits.packets_per_source,
         frames: limits.pieces,
         timeout: limits.time,
@@ -279,7 +279,7 @@ fn channels(config: &NdnConfig, host: &HostControl) -> Vec<FaceUri> {
         listen.unix.to_str().filter(|path| !path.is_empty()).map(|path| FaceUri::Unix(path.to_owned()));
     let groups = host.groups().iter().map(|on| FaceUri::Udp(on.group()));
     let tcp = host.tcp_addresses().iter().map(|address| FaceUri::Tcp(*address));
-    let on_ports = listen.udp_on_ports.iter().map(toml::Spanned::get_ref);
+    let on_ports = listen.udp_on_ports.iter().map(Spanned::get_ref);
     let udp = host.udp_addresses().iter().chain(on_ports).map(|address| FaceUri::Udp(*address));
     unix.into_iter().chain(tcp).chain(udp).chain(groups).collect()
 }

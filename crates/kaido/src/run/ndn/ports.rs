@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use kaido_engine::fragment::Limits;
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::UdpSink;
 use kaido_engine::{FramePool, KernelPath, PortId};
@@ -117,13 +116,12 @@ impl Ports {
     /// How the link takes UDP from them; `None` where it does not.
     pub(super) fn udp(&self, config: &NdnConfig) -> Option<UdpSettings> {
         let (listen, reassembly) = (&config.ndn.listen, &config.base.reassembly);
-        let limits = reassembly.limits();
         let numbered = (0u8..).zip(&self.opened.devices);
         let unfinished = numbered.filter(|(_, device)| device.lends_checksums());
         (!self.udp.is_empty()).then(|| UdpSettings {
             listens: self.udp.clone(),
             mtu: *listen.udp_mtu.get_ref(),
-            fragments: Limits { packets: if reassembly.enabled { limits.packets } else { 0 }, ..limits },
+            fragments: reassembly.limits(),
             unfinished: unfinished.map(|(number, _)| PortId(number)).collect(),
         })
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kaido_engine::port::ignore_interfaces;
 use rustix::net::netdevice::name_to_index;
 
-use crate::config::{Driver, Role};
+use crate::config::{Driver, UpfPort};
 use crate::run::ports::Device;
 
 /// How often the indexes of interfaces are looked up: one that was removed and made again has another.
@@ -43,23 +43,23 @@ pub(super) struct ControlGuard {
 
 impl ControlGuard {
     /// Guards sockets at addresses from the ports that need it. Sockets at every address are not: those of ports are meant, too.
-    pub(super) fn new(
-        devices: &[Device],
+    pub(super) fn new<'d>(
+        devices: impl Iterator<Item = (&'d Device, &'d UpfPort)>,
         sockets: impl IntoIterator<Item = (OwnedFd, IpAddr)>,
     ) -> std::io::Result<Self> {
-        let is_seen = |device: &&Device| {
+        let is_seen = |(device, of_port): &(&Device, &UpfPort)| {
             *device.config.driver.get_ref() == Driver::AfPacket
-                && device.config.roles.get_ref().contains(&Role::N6)
+                && of_port.is_n6()
                 // In VLANs the kernel sees no more than it is handed.
                 && !device.is_vlan()
         };
-        let port = |device: &Device| Port {
+        let port = |(device, _): (&Device, &UpfPort)| Port {
             interface: device.interface.name.clone(),
             own: device.interface.addresses.iter().map(|own| own.address).collect(),
         };
         let sockets = sockets.into_iter().filter(|(_, address)| !address.is_unspecified());
         let mut guard = Self {
-            ports: devices.iter().filter(is_seen).map(port).collect(),
+            ports: devices.filter(is_seen).map(port).collect(),
             sockets: sockets
                 .map(|(socket, address)| GuardedSocket { socket, address, ignored: Vec::new() })
                 .collect(),

@@ -81,8 +81,9 @@ pub(super) fn choose(config: &UpfConfig, devices: &[Device], pool: &FramePool) -
 
 /// The tables and why the kernel is to forward; or why not.
 fn automatic(config: &UpfConfig, devices: &[Device], pool: &FramePool) -> Result<(String, Tables), String> {
-    let facts = devices.iter().map(|Device { config, mode, .. }| PortFacts {
+    let facts = devices.iter().zip(&config.ports).map(|(Device { config, mode, .. }, of_port)| PortFacts {
         config,
+        of_port,
         copies: mode.map(|mode| mode != BindMode::ZeroCopy),
     });
     let advice = by_ports(&facts.collect::<Vec<_>>());
@@ -101,7 +102,7 @@ fn automatic(config: &UpfConfig, devices: &[Device], pool: &FramePool) -> Result
 
 /// Why there is no room for the kernel's tables beside `frames` octets of the frame pool; `None` where there is, or nobody tells.
 pub(crate) fn no_room_for_tables(config: &UpfConfig, frames: u64) -> Option<String> {
-    let sessions = *config.base.node.sessions_max.get_ref();
+    let sessions = *config.node.sessions_max.get_ref();
     let short = memory::no_room(sessions, frames, offload::config(config).bytes(), Memory::read()?);
     short.map(|short| format!("node.sessions_max: {short}"))
 }

@@ -52,7 +52,7 @@ use super::StartFault;
 use super::board::Heartbeat;
 use super::function::{ConfiguredFunction, FlowSelector, FunctionContext, NetworkFunction, Running};
 use crate::api::Status;
-use crate::config::{Base, Datapath, UpfConfig};
+use crate::config::{Base, Datapath, Spanned, UpfConfig};
 use crate::show::ControlTarget;
 
 /// Its name in the file.
@@ -282,7 +282,7 @@ fn guard(
         guarded.push((socket.as_fd().try_clone_to_owned()?, socket.local_addr()?.ip()));
     }
     guarded.extend(scraped);
-    ControlGuard::new(&ports.opened.devices, guarded)
+    ControlGuard::new(ports.devices(), guarded)
 }
 
 /// Whether the machine has memory for as many sessions as it may be asked for.
@@ -293,7 +293,7 @@ fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), UpfStartFaul
         Datapath::Engine | Datapath::Auto => 0,
         Datapath::Xdp | Datapath::Hybrid => offload::config(config).bytes(),
     };
-    let sessions = *config.base.node.sessions_max.get_ref();
+    let sessions = *config.node.sessions_max.get_ref();
     match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {
         Some(fault) => Err(UpfStartFault::Memory { fault }),
         None => Ok(()),
@@ -311,7 +311,7 @@ fn warn_of_strangers(config: &UpfConfig) {
 }
 
 fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {
-    let pools = config.ue_pools.iter().map(toml::Spanned::get_ref);
+    let pools = config.ue_pools.iter().map(Spanned::get_ref);
     pools
         .filter_map(|pool| {
             let name = pool.network_instance.as_ref().map(|name| name.get_ref().as_str());

@@ -39,9 +39,9 @@ const RECORDS_FOR_GROUP: u32 = 2;
 
 /// What a configuration asks of the offload.
 pub(super) fn config(config: &UpfConfig) -> OffloadConfig {
-    let sessions_max = *config.base.node.sessions_max.get_ref();
+    let sessions_max = *config.node.sessions_max.get_ref();
     let records_max = match config.base.node.datapath.get_ref() {
-        Datapath::Hybrid => config.base.node.xdp_records_max(),
+        Datapath::Hybrid => config.node.xdp_records_max(),
         Datapath::Auto | Datapath::Engine | Datapath::Xdp => keys_max(sessions_max),
     };
     OffloadConfig {

@@ -18,7 +18,6 @@ use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Pass, Roles, SharedOffload, Steering, SteeringConfig};
-use toml::Spanned;
 
 use super::UpfStartFault;
 use super::datapath::{self, Choice, Tables};
@@ -26,7 +25,7 @@ use super::exits::{ExitWatch, Exits};
 use super::kernel_return::ProgramReturn;
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
-use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig};
+use crate::config::{Datapath, Driver, MssClampConfig, PortConfig, Role, SourcePort, UpfConfig, UpfPort};
 use crate::run::ports::{Device, Interfaces, OpenPorts, PortRequirements, Program, fault, lock, routable};
 use kaido_engine::FramePool;
 
@@ -100,14 +99,13 @@ impl PortRequirements for PortNeeds<'_> {
         multi_buffer: bool,
     ) -> Result<Steering, kaido_xdp::Error> {
         let name = self.config.base.ports[at].get_ref().interface_name();
-        let of_interface = || self.config.base.ports.iter().map(Spanned::get_ref);
-        let of_interface = || of_interface().filter(|port| port.interface_name() == name);
+        let of_interface = || self.config.ports().filter(|(port, _)| port.interface_name() == name);
         // VLANs are taken whole; what is taken of the rest is said by the port that has it.
-        let untagged = of_interface().find(|port| port.vlan.is_none());
+        let untagged = of_interface().find(|(port, _)| port.vlan.is_none()).map(|(_, of_port)| of_port);
         let load = SteeringConfig {
             roles: Roles {
-                gtpu: untagged.is_some_and(is_gtpu),
-                routed: untagged.is_some_and(|port| port.roles.get_ref().contains(&Role::N6)),
+                gtpu: untagged.is_some_and(UpfPort::is_gtpu),
+                routed: untagged.is_some_and(UpfPort::is_n6),
             },
             mac: interface.mac,
             multi_buffer,
@@ -116,9 +114,10 @@ impl PortRequirements for PortNeeds<'_> {
         let load_offload = |offload| Steering::load_offload_slots(load, offload, slots);
         let offload = self.tables.as_ref().map(|tables| &tables.offload);
         let mut steering = offload.map_or_else(|| Steering::load(load), load_offload)?;
-        steering.set_own_vlans(&of_interface().filter_map(PortConfig::vid).collect())?;
+        steering.set_own_vlans(&of_interface().filter_map(|(port, _)| port.vid()).collect())?;
         // Elsewhere they are addresses of the host as others are.
-        steering.set_gtpu_addresses(if of_interface().any(is_gtpu) { self.endpoints } else { &[] })?;
+        let has_tunnels = of_interface().any(|(_, of_port)| of_port.is_gtpu());
+        steering.set_gtpu_addresses(if has_tunnels { self.endpoints } else { &[] })?;
         steering.guard(
             control_addresses(self.config)
                 .filter(|addr| !routable(interface).any(|own| own == *addr))
@@ -131,11 +130,11 @@ impl PortRequirements for PortNeeds<'_> {
     }
 
     fn tunnel_addresses(&self, port: &PortConfig) -> &[IpAddr] {
-        if is_gtpu(port) { self.endpoints } else { &[] }
+        if self.config.of_port(port).is_some_and(UpfPort::is_gtpu) { self.endpoints } else { &[] }
     }
 
     fn is_way_out(&self, tap: &PortConfig) -> bool {
-        tap.roles.get_ref().contains(&Role::N6)
+        self.config.of_port(tap).is_some_and(UpfPort::is_n6)
     }
 
     fn kernel_path(&self) -> KernelPath {
@@ -146,6 +145,8 @@ impl PortRequirements for PortNeeds<'_> {
 /// The ports, and what goes with them.
 pub(super) struct Ports {
     pub(super) opened: OpenPorts<Steering>,
+    /// What a user plane further has of each port.
+    of_ports: Vec<UpfPort>,
     endpoints: Vec<IpAddr>,
     choice: Choice,
     offload: Option<SharedOffload>,
@@ -168,11 +169,17 @@ impl Ports {
         let opened = OpenPorts::open(found, pool, &mut needs, is_bridged)?;
         let PortNeeds { choice, tables, .. } = needs;
         let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
-        let n4_tunnels = n4_tunnels(&opened.devices, &endpoints)?.map(Arc::new);
+        let n4_tunnels = n4_tunnels(&opened.devices, &config.ports, &endpoints)?.map(Arc::new);
         let (offload, losses) = tables.map(|Tables { offload, losses }| (offload, losses)).unzip();
         let (offload, losses) = (offload.map(SharedOffload::new), losses.flatten());
         choice.log();
-        Ok(Self { opened, endpoints, choice, offload, losses, kernel: None, n4_tunnels })
+        let of_ports = config.ports.clone();
+        Ok(Self { opened, of_ports, endpoints, choice, offload, losses, kernel: None, n4_tunnels })
+    }
+
+    /// The ports, with what a user plane further has of each.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&Device, &UpfPort)> {
+        self.opened.devices.iter().zip(&self.of_ports)
     }
 
     /// Which datapath there is, and why.
@@ -203,17 +210,17 @@ impl Ports {
 
     /// What tunnels at one of our addresses are for: what its port is for.
     fn scope(&self, endpoint: IpAddr) -> EndpointScope {
-        let at = |device: &&Device| {
-            is_gtpu(&device.config) && device.interface.addresses.iter().any(|own| own.address == endpoint)
+        let at = |(device, of_port): &(&Device, &UpfPort)| {
+            of_port.is_gtpu() && device.interface.addresses.iter().any(|own| own.address == endpoint)
         };
-        let Some(device) = self.opened.devices.iter().find(at) else { return EndpointScope::default() };
-        let roles = device.config.roles.get_ref();
+        let Some((device, of_port)) = self.devices().find(at) else { return EndpointScope::default() };
+        let roles = of_port.roles.get_ref();
         let own = device.interface.addresses.iter().find(|own| own.address == endpoint);
         EndpointScope {
             access: roles.contains(&Role::N3),
             core: roles.contains(&Role::N9),
             // With N6 beside it the name is that of the UEs' addresses.
-            instance: device.config.network_instance.clone().filter(|_| !roles.contains(&Role::N6)),
+            instance: of_port.network_instance.clone().filter(|_| !of_port.is_n6()),
             subnet: own.map(|own| (own.address, own.prefix_len)),
         }
     }
@@ -222,10 +229,9 @@ impl Ports {
     pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, UpfStartFault> {
         let mut instances: Vec<Instance> = Vec::new();
         let mut ports = Vec::new();
-        for device in &self.opened.devices {
-            let roles = device.config.roles.get_ref();
-            let instance = roles.contains(&Role::N6).then(|| {
-                let name = device.config.network_instance.clone();
+        for (device, of_port) in self.devices() {
+            let instance = of_port.is_n6().then(|| {
+                let name = of_port.network_instance.clone();
                 let place = instances.iter().position(|known| known.name == name).unwrap_or_else(|| {
                     instances.push(Instance { name });
                     instances.len() - 1
@@ -238,7 +244,7 @@ impl Ports {
                 mac: device.wire().mac,
                 mtu: device.interface.mtu as usize,
                 addresses: device.addresses().filter(|_| own).collect(),
-                gtpu: is_gtpu(&device.config),
+                gtpu: of_port.is_gtpu(),
                 instance,
             });
         }
@@ -272,7 +278,7 @@ impl Ports {
             },
             echo: config.gtpu.echo(),
             fragments: FragmentSettings {
-                enabled: config.base.reassembly.enabled,
+                enabled: config.reassembly.enabled,
                 limits: config.base.reassembly.limits(),
                 oversize: config.gtpu.oversize.into(),
             },
@@ -280,17 +286,17 @@ impl Ports {
             bind_gnb: config.gtpu.bind_gnb,
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
-            ue_to_ue: config.base.node.ue_to_ue.into(),
-            sessions_max: *config.base.node.sessions_max.get_ref(),
+            ue_to_ue: config.node.ue_to_ue.into(),
+            sessions_max: *config.node.sessions_max.get_ref(),
             buffer_packets_per_session: config.buffer.packets_per_session as usize,
             buffer_packets_max: *config.buffer.packets.get_ref() as usize,
             buffer_bytes_per_session: config.buffer.bytes_per_session as usize,
             buffer_bytes_max: config.buffer.bytes,
             buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
-            inactivity_timer: (config.base.node.inactivity_s != 0)
-                .then(|| Duration::from_secs(config.base.node.inactivity_s.into())),
+            inactivity_timer: (config.node.inactivity_s != 0)
+                .then(|| Duration::from_secs(config.node.inactivity_s.into())),
             policer_window: Duration::from_millis((*config.qos.burst_ms.get_ref()).into()),
-            answers_per_second: config.base.node.answers_per_second,
+            answers_per_second: config.node.answers_per_second,
         })
     }
 
@@ -326,7 +332,8 @@ impl Ports {
         };
         let mut steerings = lock(self.opened.programs());
         let mut vlans: Vec<BTreeMap<Vlan, VlanRole>> = vec![BTreeMap::new(); steerings.len()];
-        for ((device, role), exit) in self.opened.devices.iter().zip(&settings.ports).zip(&mut exits) {
+        let devices = self.opened.devices.iter().zip(&self.of_ports);
+        for (((device, of_port), role), exit) in devices.zip(&settings.ports).zip(&mut exits) {
             let Some(program) = device.program else { continue };
             let instance = role.instance.map(|instance| instance.0);
             match device.config.vid() {
@@ -336,7 +343,7 @@ impl Ports {
                     vlans[program].insert(Vlan { outer: None, inner: vid }, own);
                 }
             }
-            let prefixes = &device.config.ue_prefixes;
+            let prefixes = &of_port.ue_prefixes;
             if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
                 around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
             }
@@ -439,13 +446,10 @@ fn slot(device: &Device) -> u16 {
     u16::try_from(device.place).unwrap_or(u16::MAX)
 }
 
-fn is_gtpu(config: &PortConfig) -> bool {
-    config.roles.get_ref().iter().any(|role| matches!(role, Role::N3 | Role::N9))
-}
-
 /// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
 fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, UpfStartFault> {
-    let gtpu: Vec<_> = found.ports().filter(|(port, _)| is_gtpu(port)).collect();
+    let gtpu = found.ports().zip(&config.ports).filter(|(_, of_port)| of_port.is_gtpu());
+    let gtpu: Vec<_> = gtpu.map(|(port, _)| port).collect();
     let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
     let wanted = &config.gtpu.addresses;
     let Some((first, interface)) = gtpu.first() else { return Ok(Vec::new()) };
@@ -466,19 +470,23 @@ fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, 
 }
 
 /// Sockets of the kernel at our tunnel addresses. Where packet sockets take GTP-U they must be there, lest the kernel refuses it.
-fn n4_tunnels(devices: &[Device], endpoints: &[IpAddr]) -> Result<Option<N4Tunnels>, UpfStartFault> {
+fn n4_tunnels(
+    devices: &[Device],
+    of_ports: &[UpfPort],
+    endpoints: &[IpAddr],
+) -> Result<Option<N4Tunnels>, UpfStartFault> {
     if endpoints.is_empty() {
         return Ok(None);
     }
     let names = devices.iter().flat_map(|device| [device.wire(), &device.interface]);
     let names = names.map(|interface| (interface.name.clone(), interface.ifindex)).collect();
     // In VLANs the kernel sees no more than it is handed.
-    let is_seen = |device: &&Device| {
-        *device.config.driver.get_ref() == Driver::AfPacket && is_gtpu(&device.config) && !device.is_vlan()
+    let is_seen = |(device, of_port): &(&Device, &UpfPort)| {
+        *device.config.driver.get_ref() == Driver::AfPacket && of_port.is_gtpu() && !device.is_vlan()
     };
-    match (N4Tunnels::bind(endpoints, names), devices.iter().find(is_seen)) {
+    match (N4Tunnels::bind(endpoints, names), devices.iter().zip(of_ports).find(is_seen)) {
         (Ok(tunnels), _) => Ok(Some(tunnels)),
-        (Err(error), Some(device)) => {
+        (Err(error), Some((device, _))) => {
             let help = "another process has UDP port 2152; `ss -lunp` shows which";
             Err(fault(&device.config, error, help).into())
         }

@@ -1,0 +1,88 @@
+//! What does not belong into a file: sections and fields of another function, and those that no function has.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::Spanned;
+use super::fault::Fault;
+use super::schema::{FunctionSchema, Sections};
+use super::wanted::REFERENCE;
+
+/// Sections and fields that belong into a file of another function or into none. Of tables within sections serde tells.
+pub(super) fn foreign(file: &DeTable<'_>, own: &FunctionSchema, functions: &[FunctionSchema]) -> Vec<Fault> {
+    let sections = own.file();
+    // Only where something is wrong it matters whose it is.
+    let owner = |has: &dyn Fn(&Sections) -> bool| functions.iter().find(|function| has(&function.own()));
+    let mut faults = Vec::new();
+    for (section, value) in file {
+        let (place, section) = (section.span(), section.get_ref().as_ref());
+        if section == "function" {
+            continue;
+        }
+        let has_section = |sections: &Sections| sections.tops().any(|top| top == section);
+        if !has_section(&sections) {
+            faults.push(match owner(&has_section) {
+                Some(owner) => anothers(place, section, own, owner),
+                None => unknown(place, section, sections.tops()),
+            });
+            continue;
+        }
+        for (name, place) in
+            tables(value).flat_map(|table| table.keys().map(|key| (key.get_ref(), key.span())))
+        {
+            let has_field = |sections: &Sections| sections.names(section).any(|known| known == name);
+            if has_field(&sections) {
+                continue;
+            }
+            faults.push(match owner(&has_field) {
+                Some(owner) => anothers(place, &format!("{section}.{name}"), own, owner),
+                None => unknown(place, name, sections.names(section)),
+            });
+        }
+    }
+    faults.sort_by_key(|fault| fault.at.start);
+    faults
+}
+
+/// That there is no function of that name.
+pub(super) fn function(name: &Spanned<String>, functions: &[FunctionSchema]) -> Fault {
+    let expected = one_of(functions.iter().map(|function| function.name));
+    let message = format!("unknown value `{}`, expected {expected}", name.get_ref());
+    Fault { at: name.span(), field: String::new(), message, help: REFERENCE.to_owned() }
+}
+
+/// The tables of a section: itself, or those of its list.
+fn tables<'t, 'i>(value: &'t toml::Spanned<DeValue<'i>>) -> impl Iterator<Item = &'t DeTable<'i>> {
+    let list = value.get_ref().as_array().into_iter().flatten();
+    let listed = list.filter_map(|value| value.get_ref().as_table());
+    value.get_ref().as_table().into_iter().chain(listed)
+}
+
+fn anothers(at: Range<usize>, field: &str, own: &FunctionSchema, owner: &FunctionSchema) -> Fault {
+    let (own, owner) = (own.name, owner.name);
+    Fault {
+        at,
+        field: field.to_owned(),
+        message: format!("of function = \"{owner}\", and this file's function is \"{own}\""),
+        help: format!(
+            "remove it, or write function = \"{owner}\" as the first line; a node has one function"
+        ),
+    }
+}
+
+/// As serde says it of a type that has all fields.
+fn unknown<'s>(at: Range<usize>, name: &str, expected: impl Iterator<Item = &'s str>) -> Fault {
+    let message = format!("unknown field `{name}`, expected {}", one_of(expected));
+    Fault { at, field: String::new(), message, help: REFERENCE.to_owned() }
+}
+
+/// Names of which one is expected, as serde says it.
+fn one_of<'s>(names: impl Iterator<Item = &'s str>) -> String {
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    match &names[..] {
+        [one] => one.clone(),
+        [one, other] => format!("{one} or {other}"),
+        many => format!("one of {}", many.join(", ")),
+    }
+}
