@@ -11,17 +11,16 @@ const WITH_KIB_BUFFERS: [&str; 3] = ["igb", "igc", "ixgbe"];
 
 /// What the configuration says; else small ones where they hold every packet of every port.
 pub(crate) fn size(config: &Config) -> FrameSize {
-    // What a router forwards is longer than any link's packets, and its names want to be in one piece.
-    of(config.base(), matches!(config, Config::Ndn(_)))
+    of(&config.base, config.functions.iter().any(|function| function.has_long_packets()))
 }
 
-fn of(base: &Base, is_router: bool) -> FrameSize {
+fn of(base: &Base, has_long_packets: bool) -> FrameSize {
     let asked = base.node.frame_bytes.as_ref();
     if let Some(size) = asked.and_then(|bytes| FrameSize::of_bytes((*bytes.get_ref()).into())) {
         return size;
     }
     let mut ports = base.ports.iter().map(Spanned::get_ref);
-    if !is_router && ports.all(does_with_small) { FrameSize::TwoKib } else { FrameSize::FourKib }
+    if !has_long_packets && ports.all(does_with_small) { FrameSize::TwoKib } else { FrameSize::FourKib }
 }
 
 /// Whether small frames hold every packet of a port. An interface that is not there is none of such: it is told elsewhere.

@@ -6,7 +6,6 @@
 mod api;
 mod bench;
 mod config;
-mod datapath;
 mod doctor;
 mod frames;
 mod heap;
@@ -114,9 +113,9 @@ fn execute(matches: &ArgMatches) -> miette::Result<ExitCode> {
     let flow = || matches.subcommand().and_then(|(_, given)| show::flow_of(given, FUNCTIONS));
     match Arguments::from_arg_matches(matches).into_diagnostic()?.command {
         Command::Doctor(args) => return doctor::run(&args),
-        Command::Run { config } => run::run(&Config::read(&config)?),
+        Command::Run { config } => run::run(&Config::read(&config, FUNCTIONS)?),
         Command::Check { config } => {
-            let read = Config::read(&config)?;
+            let read = Config::read(&config, FUNCTIONS)?;
             println!("{}: good: {}", config.display(), read.summary());
             Ok(())
         }
@@ -126,7 +125,7 @@ fn execute(matches: &ArgMatches) -> miette::Result<ExitCode> {
         Command::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
         Command::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
         Command::Reference { metrics } => {
-            print!("{}", if metrics { metrics_table() } else { config::reference() });
+            print!("{}", if metrics { metrics_table() } else { config::reference(FUNCTIONS) });
             Ok(())
         }
         Command::Sim(args) => kaido_sim::run(&args),

@@ -23,7 +23,7 @@ const PORTS_MAX: usize = 64;
 const INTERFACE_NAME_MAX: usize = 15;
 
 /// What is wrong, as it is found.
-pub(super) struct Findings {
+pub(crate) struct Findings {
     pub(super) faults: Vec<Fault>,
     /// What the file may have.
     sections: Sections,
@@ -69,8 +69,16 @@ impl Findings {
     }
 }
 
-/// What is wrong whatever the function; `one_queue_does` says that several workers can do with one queue of a port.
-pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
+/// What is wrong with ports of several functions together.
+pub(super) fn across(base: &Base, function: &FunctionSchema) -> Vec<Fault> {
+    let mut findings = Findings::new(function);
+    // Which queues there must be is the affair of each.
+    ports(base, true, &mut findings);
+    findings.faults
+}
+
+/// What is wrong whatever the function.
+pub(super) fn base(base: &Base, findings: &mut Findings) {
     findings.range(&base.node.frames, "node.frames");
     if let Some(bytes) = &base.node.frame_bytes
         && FrameSize::of_bytes((*bytes.get_ref()).into()).is_none()
@@ -82,7 +90,8 @@ pub(super) fn base(base: &Base, one_queue_does: bool, findings: &mut Findings) {
     findings.range(&base.node.workers, "node.workers");
     cpus(&base.node, &cpu_list(&read_to_string(ONLINE).unwrap_or_default()), findings);
     reassembly(base, findings);
-    ports(base, one_queue_does, findings);
+    // Several workers that hand packets over can do with one queue of a port.
+    ports(base, base.node.hands_over, findings);
     datapath(base, findings);
     super::metrics::check(&base.metrics, findings);
     if !is_log_filter(base.log.level.get_ref()) {

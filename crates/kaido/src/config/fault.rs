@@ -11,7 +11,7 @@ use super::schema::FunctionSchema;
 use super::wanted;
 
 /// One thing that is wrong.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// Where, in bytes of the text.
     pub(crate) at: Range<usize>,

@@ -4,14 +4,18 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::Spanned;
 use super::fault::Fault;
 use super::schema::{FunctionSchema, Sections};
 use super::wanted::REFERENCE;
 
-/// Sections and fields that belong into a file of another function or into none. Of tables within sections serde tells.
-pub(super) fn foreign(file: &DeTable<'_>, own: &FunctionSchema, functions: &[FunctionSchema]) -> Vec<Fault> {
-    let sections = own.file();
+/// Sections and fields that belong into a file of other functions than its own, or into none. Of tables within sections serde tells.
+pub(super) fn foreign(
+    file: &DeTable<'_>,
+    own: &[FunctionSchema],
+    functions: &[FunctionSchema],
+) -> Vec<Fault> {
+    let sections: Vec<(&FunctionSchema, Sections)> =
+        own.iter().map(|function| (function, function.file())).collect();
     // Only where something is wrong it matters whose it is.
     let owner = |has: &dyn Fn(&Sections) -> bool| functions.iter().find(|function| has(&function.own()));
     let mut faults = Vec::new();
@@ -21,35 +25,60 @@ pub(super) fn foreign(file: &DeTable<'_>, own: &FunctionSchema, functions: &[Fun
             continue;
         }
         let has_section = |sections: &Sections| sections.tops().any(|top| top == section);
-        if !has_section(&sections) {
+        if !sections.iter().any(|(_, sections)| has_section(sections)) {
             faults.push(match owner(&has_section) {
                 Some(owner) => anothers(place, section, own, owner),
-                None => unknown(place, section, sections.tops()),
+                None => unknown(place, section, all(&sections, |sections| sections.tops().collect())),
             });
             continue;
         }
-        for (name, place) in
-            tables(value).flat_map(|table| table.keys().map(|key| (key.get_ref(), key.span())))
-        {
-            let has_field = |sections: &Sections| sections.names(section).any(|known| known == name);
-            if has_field(&sections) {
-                continue;
+        for table in tables(value) {
+            // A port has what its function has, and all others what any has.
+            let whose = function_of(table).filter(|_| section == "port");
+            let of_table =
+                |(function, _): &&(&FunctionSchema, Sections)| whose.is_none_or(|name| name == function.name);
+            for (name, place) in table.keys().map(|key| (key.get_ref(), key.span())) {
+                let has_field = |sections: &Sections| sections.names(section).any(|known| known == name);
+                if sections.iter().filter(of_table).any(|(_, sections)| has_field(sections)) {
+                    continue;
+                }
+                faults.push(match owner(&has_field) {
+                    Some(owner) => anothers(place, &format!("{section}.{name}"), own, owner),
+                    None => {
+                        unknown(place, name, all(&sections, |sections| sections.names(section).collect()))
+                    }
+                });
             }
-            faults.push(match owner(&has_field) {
-                Some(owner) => anothers(place, &format!("{section}.{name}"), own, owner),
-                None => unknown(place, name, sections.names(section)),
-            });
         }
     }
     faults.sort_by_key(|fault| fault.at.start);
     faults
 }
 
+/// Names of the sections of several functions, each once.
+fn all<'s>(
+    sections: &'s [(&FunctionSchema, Sections)],
+    names: impl Fn(&'s Sections) -> Vec<&'s str>,
+) -> Vec<&'s str> {
+    let mut all = Vec::new();
+    for name in sections.iter().flat_map(|(_, sections)| names(sections)) {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
+
+/// The function that a port names.
+fn function_of<'p>(port: &'p DeTable<'_>) -> Option<&'p str> {
+    port.get("function")?.get_ref().as_str()
+}
+
 /// That there is no function of that name.
-pub(super) fn function(name: &Spanned<String>, functions: &[FunctionSchema]) -> Fault {
+pub(super) fn function(name: &str, at: Range<usize>, functions: &[FunctionSchema]) -> Fault {
     let expected = one_of(functions.iter().map(|function| function.name));
-    let message = format!("unknown value `{}`, expected {expected}", name.get_ref());
-    Fault { at: name.span(), field: String::new(), message, help: REFERENCE.to_owned() }
+    let message = format!("unknown value `{name}`, expected {expected}");
+    Fault { at, field: String::new(), message, help: REFERENCE.to_owned() }
 }
 
 /// The tables of a section: itself, or those of its list.
@@ -59,21 +88,22 @@ fn tables<'t, 'i>(value: &'t toml::Spanned<DeValue<'i>>) -> impl Iterator<Item =
     value.get_ref().as_table().into_iter().chain(listed)
 }
 
-fn anothers(at: Range<usize>, field: &str, own: &FunctionSchema, owner: &FunctionSchema) -> Fault {
-    let (own, owner) = (own.name, owner.name);
+fn anothers(at: Range<usize>, field: &str, own: &[FunctionSchema], owner: &FunctionSchema) -> Fault {
+    let names: Vec<_> = own.iter().map(|function| format!("\"{}\"", function.name)).collect();
+    let (names, owner) = (names.join(", "), owner.name);
     Fault {
         at,
         field: field.to_owned(),
-        message: format!("of function = \"{owner}\", and this file's function is \"{own}\""),
+        message: format!("of function = \"{owner}\", and this file's function is {names}"),
         help: format!(
-            "remove it, or write function = \"{owner}\" as the first line; a node has one function"
+            "remove it, or write function = \"{owner}\" as the first line, or function = [{names}, \"{owner}\"] for both"
         ),
     }
 }
 
 /// As serde says it of a type that has all fields.
-fn unknown<'s>(at: Range<usize>, name: &str, expected: impl Iterator<Item = &'s str>) -> Fault {
-    let message = format!("unknown field `{name}`, expected {}", one_of(expected));
+fn unknown(at: Range<usize>, name: &str, expected: Vec<&str>) -> Fault {
+    let message = format!("unknown field `{name}`, expected {}", one_of(expected.into_iter()));
     Fault { at, field: String::new(), message, help: REFERENCE.to_owned() }
 }
 

@@ -21,6 +21,9 @@ pub(crate) struct PortConfig {
     /// Name in counters and logs.
     #[schemars(length(min = 1, max = PORT_NAME_MAX))]
     pub(crate) name: Spanned<String>,
+    /// The function whose port it is, where the file has several.
+    #[schemars(extend("x-allowed" = "a name in `function`", "x-default" = "the only one"))]
+    pub(crate) function: Option<String>,
     /// `af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this
     /// host's kernel; `dpdk`, where it is built in, takes a NIC from the kernel (see dpdk.md).
     pub(crate) driver: Spanned<Driver>,

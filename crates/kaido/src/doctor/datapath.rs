@@ -4,38 +4,29 @@ use kaido_engine::FrameSize;
 
 use super::nic::NicInfo;
 use super::{Finding, InspectedInterface};
-use crate::config::{CopyMode, Datapath, Driver, PortConfig, UpfConfig};
-use crate::datapath::{PortFacts, by_ports};
-use crate::run::no_room_for_tables;
+use crate::config::{Base, CopyMode, Datapath, Driver, PortConfig};
+use crate::run::function::ConfiguredFunction;
 
 const CHECK: &str = "datapath";
 
-/// Which datapath a user plane would have, and whether that is the kernel's.
+/// Which datapath a function would have, and whether that is the kernel's; `None` where it has no choice.
 pub(super) fn judge(
-    config: &UpfConfig,
+    function: &dyn ConfiguredFunction,
     looks: &[InspectedInterface<'_>],
     size: FrameSize,
-) -> (Finding, bool) {
+) -> Option<(Finding, bool)> {
     let facts = |port: &PortConfig| {
-        let of_port = |look: &&InspectedInterface<'_>| look.port.is_some_and(|own| std::ptr::eq(own, port));
+        let of_port = |look: &&InspectedInterface<'_>| look.port.is_some_and(|own| own.name == port.name);
         looks.iter().find(of_port).and_then(|look| look.facts.as_ref().ok())
     };
-    let ports = config.ports().map(|(config, of_port)| PortFacts {
-        config,
-        of_port,
-        copies: copies(config, facts(config)),
-    });
-    let ports: Vec<_> = ports.collect();
-    let advice = by_ports(&ports);
-    let node = &config.base.node;
+    let Base { node, ports, .. } = function.base();
+    let copies = ports.iter().map(|port| copies(port.get_ref(), facts(port.get_ref())));
     let frames = u64::from(*node.frames.get_ref()) * size.bytes() as u64;
-    let short = no_room_for_tables(config, frames);
+    let advice = function.advise_datapath(&copies.collect::<Vec<_>>(), frames)?;
     let configured = *node.datapath.get_ref();
-    match (configured, &short) {
+    Some(match (configured, &advice.no_room) {
         (Datapath::Auto, Some(short)) if advice.is_kernel => {
-            let said = format!(
-                "auto: the engine: {short}; set node.sessions_max to as many sessions as there are to be"
-            );
+            let said = format!("auto: the engine: {short}; set it to as many as there are to be");
             (Finding::advice("machine", CHECK, said), false)
         }
         (Datapath::Auto, _) => {
@@ -48,7 +39,7 @@ pub(super) fn judge(
         }
         (Datapath::Engine, _) => (Finding::ok("machine", CHECK, "engine"), false),
         (Datapath::Xdp | Datapath::Hybrid, _) => (Finding::ok("machine", CHECK, configured.name()), true),
-    }
+    })
 }
 
 /// Whether AF_XDP would copy the packets of a port; none where that is not known before the node tries.

@@ -15,8 +15,6 @@ const SUBJECT: &str = "machine";
 
 /// The first kernel that takes an XDP program off when its process ends (`bpf_link`).
 const KERNEL_MIN: (u32, u32) = (5, 9);
-/// Bytes of a session with both directions, a QER and a URR, roughly: records, index and counters.
-const SESSION_BYTES: u64 = 512;
 const HUGE_2M: u64 = 2 << 20;
 
 /// Rights that a node needs, by their bit and name (`include/uapi/linux/capability.h`).
@@ -104,12 +102,12 @@ pub(super) fn pinned(node: Option<&NodeConfig>) -> &[usize] {
     node.map_or(&[], |node| node.cpus.get_ref())
 }
 
-/// What is to be said of the machine, for a node of that configuration or the usual one, with room for `sessions`, and frames of
-/// a size.
+/// What is to be said of the machine, for a node of that configuration or the usual one, with tables of so many octets, and frames
+/// of a size.
 pub(super) fn judge(
     facts: &MachineInfo,
     node: Option<&NodeConfig>,
-    sessions: u32,
+    tables: u64,
     size: FrameSize,
 ) -> Vec<Finding> {
     let usual = NodeConfig::default();
@@ -119,7 +117,7 @@ pub(super) fn judge(
         kernel(facts),
         rights(facts),
         memlock(facts, frames),
-        huge(facts, frames, sessions),
+        huge(facts, frames, tables),
         transparent(facts),
         threads(facts, pinned(node)),
         governor(facts),
@@ -172,12 +170,11 @@ fn memlock(facts: &MachineInfo, wanted: u64) -> Finding {
 }
 
 /// `frames`: bytes of them all.
-fn huge(facts: &MachineInfo, frames: u64, sessions: u32) -> Finding {
-    let tables = u64::from(sessions) * SESSION_BYTES;
+fn huge(facts: &MachineInfo, frames: u64, tables: u64) -> Finding {
     let HugePages { reserved, free } = facts.huge_2m;
     let wanted = frames.div_ceil(HUGE_2M) + tables.div_ceil(HUGE_2M);
     let said = format!(
-        "free: {} of {} pages of 1 GiB, {free} of {reserved} of 2 MiB; frames and about {SESSION_BYTES} bytes a session take {} MiB",
+        "free: {} of {} pages of 1 GiB, {free} of {reserved} of 2 MiB; frames and tables take {} MiB",
         facts.huge_1g.free,
         facts.huge_1g.reserved,
         (frames + tables) >> 20
@@ -296,7 +293,7 @@ mod tests {
 
     fn found(facts: &MachineInfo, more: &str, check: &str) -> Finding {
         let config = node(more);
-        judge(facts, Some(&config.node), 65_536, FrameSize::FourKib)
+        judge(facts, Some(&config.node), 32 << 20, FrameSize::FourKib)
             .into_iter()
             .find(|finding| finding.check == check)
             .unwrap()
@@ -304,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_good_machine_has_nothing_to_be_said_against() {
-        let findings = judge(&good(), None, 65_536, FrameSize::FourKib);
+        let findings = judge(&good(), None, 32 << 20, FrameSize::FourKib);
         let other: Vec<_> = findings.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
         assert!(other.is_empty(), "{other:?}");
     }

@@ -19,8 +19,12 @@ use kaido_engine::FrameSize;
 use kaido_engine::netlink::NetlinkError;
 use serde::Serialize;
 
-use crate::config::{Config, Driver, PortConfig, UpfNode, UpfPort};
+use crate::FUNCTIONS;
+use crate::config::{Config, Driver, PortConfig};
 use crate::frames;
+
+/// Octets of the tables that a node is taken to have without a configuration: those of a user plane as it comes.
+const TABLES_USUAL: u64 = 65_536 * 512;
 
 /// Options of `kaido doctor`.
 #[derive(Debug, clap::Args)]
@@ -104,18 +108,18 @@ fn can_run(findings: &[Finding]) -> bool {
 /// # Errors
 /// When the configuration cannot be read, or JSON not be written.
 pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
-    let config = args.config.as_deref().map(Config::read).transpose()?;
-    let node = config.as_ref().map(|config| &config.base().node);
+    let config = args.config.as_deref().map(|path| Config::read(path, FUNCTIONS)).transpose()?;
+    let node = config.as_ref().map(|config| &config.base.node);
     let machine = machine::MachineInfo::gather();
     let size = config.as_ref().map_or(FrameSize::TwoKib, frames::size);
-    let upf = match &config {
-        Some(Config::Upf(config)) => Some(&**config),
-        _ => None,
+    let functions = || config.iter().flat_map(|config| &config.functions);
+    let tables = match &config {
+        Some(_) => functions().map(|function| function.table_bytes()).sum(),
+        None => TABLES_USUAL,
     };
-    let sessions = upf.map_or(UpfNode::default().sessions_max, |upf| upf.node.sessions_max.clone());
-    let mut findings = machine::judge(&machine, node, *sessions.get_ref(), size);
+    let mut findings = machine::judge(&machine, node, tables, size);
     let ports: Vec<(String, Option<&PortConfig>)> = match &config {
-        Some(config) => config.base().ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
+        Some(config) => config.base.ports.iter().filter_map(|port| configured(port.get_ref())).collect(),
         None if args.interface.is_empty() => nic::physical().into_iter().map(|name| (name, None)).collect(),
         None => args.interface.iter().map(|name| (name.clone(), None)).collect(),
     };
@@ -126,16 +130,15 @@ pub(crate) fn run(args: &DoctorArgs) -> miette::Result<ExitCode> {
     };
     let looks: Vec<InspectedInterface<'_>> = ports.into_iter().map(gather).collect();
     let mut is_kernel = false;
-    if let Some(config) = upf {
-        let (finding, forwards) = datapath::judge(config, &looks, size);
-        is_kernel = forwards;
+    for (finding, forwards) in functions().filter_map(|function| datapath::judge(&**function, &looks, size)) {
+        is_kernel |= forwards;
         findings.push(finding);
     }
     for InspectedInterface { name, port, facts } in &looks {
         match facts {
             Ok(facts) => {
-                let of_port = upf.zip(*port).and_then(|(upf, port)| upf.of_port(port));
-                let tunnels = of_port.is_some_and(UpfPort::is_gtpu);
+                let has = |port: &&PortConfig| functions().any(|function| function.has_tunnels(port));
+                let tunnels = port.as_ref().is_some_and(has);
                 findings.extend(nic::judge(facts, *port, tunnels, node, &machine));
                 findings.extend(datapath::redirects(facts, *port).filter(|_| is_kernel));
             }

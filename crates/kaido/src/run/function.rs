@@ -28,7 +28,7 @@ use super::ports::Queue;
 use super::questions::QuestionQueue;
 use super::worker_set::WorkerSet;
 use crate::api::{Answer, Status, TraceQuestion};
-use crate::config::Base;
+use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
 use crate::show::ControlTarget;
 
 /// Longest sleep of a control loop: how soon a signal, or the end of a worker, is noticed.
@@ -46,6 +46,17 @@ pub(crate) struct DatapathChoice {
     pub(crate) configured: &'static str,
     /// Why it is that.
     pub(crate) reason: String,
+}
+
+/// Which datapath a function would choose, before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DatapathAdvice {
+    /// Whether the kernel is to forward by what the ports are.
+    pub(crate) is_kernel: bool,
+    /// Why.
+    pub(crate) reason: String,
+    /// Why there is no room for the kernel's tables, where there is none.
+    pub(crate) no_room: Option<String>,
 }
 
 /// What a function says of itself for `kaido status` and `kaido drops`.
@@ -89,8 +100,19 @@ pub(crate) trait FunctionView {
 
 /// A network function, as the binary has it in its list.
 pub(crate) trait NetworkFunction: Sync {
+    /// Its name in the file, and what the file has for it: the reference of its fields.
+    fn schema(&self) -> FunctionSchema;
+
     /// Its name in the file: `function = "…"`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.schema().name
+    }
+
+    /// Reads its part of a file.
+    ///
+    /// # Errors
+    /// What is misspelt or of the wrong kind.
+    fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error>;
 
     /// Metrics that it has beyond those of every node.
     fn families(&self) -> &'static [Family];
@@ -122,13 +144,40 @@ pub(crate) trait NetworkFunction: Sync {
     fn print_status(&self, _status: &Status) {}
 }
 
-/// A function with its part of a checked configuration.
+/// A function with its part of a configuration.
 pub(crate) trait ConfiguredFunction: Send + Sync {
-    /// Its name in the file.
-    fn name(&self) -> &'static str;
+    /// What the file has for it.
+    fn schema(&self) -> FunctionSchema;
 
-    /// What every function has.
+    /// What every function has, with its own ports.
     fn base(&self) -> &Base;
+
+    /// Adds what no single field can tell to be wrong.
+    fn check(&self, findings: &mut Findings);
+
+    /// The file in a few words.
+    fn summary(&self) -> String;
+
+    /// Whether its packets are longer than those of any link, so that they want large frames.
+    fn has_long_packets(&self) -> bool {
+        false
+    }
+
+    /// Octets of its tables, beside the frames.
+    fn table_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether tunnels come in by a port, so that packets in them are longer than those of others.
+    fn has_tunnels(&self, _port: &PortConfig) -> bool {
+        false
+    }
+
+    /// What its choice of a datapath would be with these ports and so many octets of frames, where it has one. Of each port is given
+    /// whether AF_XDP would copy its packets; none where that is not known.
+    fn advise_datapath(&self, _copies: &[Option<bool>], _frames: u64) -> Option<DatapathAdvice> {
+        None
+    }
 
     /// Runs until the node is to stop.
     ///

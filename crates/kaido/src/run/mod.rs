@@ -46,7 +46,6 @@ pub(crate) use self::ndn::NdnFunction;
 pub(crate) use self::ports::receive_queues;
 pub(crate) use self::queues::Plan;
 pub(crate) use self::upf::UpfFunction;
-pub(crate) use self::upf::no_room_for_tables;
 
 use self::board::Health;
 use self::control::{Control, FunctionPeer};
@@ -88,8 +87,8 @@ pub(crate) enum StartFault {
 /// # Errors
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config) -> miette::Result<()> {
-    start_log(config.base());
-    let ended = Node::open(config)?.run(&[config.function()]);
+    start_log(&config.base);
+    let ended = Node::open(config)?.run(&config.functions);
     // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
     if ended.is_ok() {
         tracing::info!("the node has stopped");
@@ -118,7 +117,7 @@ struct Started<'s> {
 
 impl Node {
     fn open(config: &Config) -> miette::Result<Self> {
-        let base = config.base();
+        let base = &config.base;
         let stop = stop_flag()?;
         // Before anything of the network is touched: a second node is noticed here.
         make_default_folder(&base.control.socket);
@@ -134,7 +133,7 @@ impl Node {
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
-    fn run(self, functions: &[&dyn ConfiguredFunction]) -> miette::Result<()> {
+    fn run(self, functions: &[Box<dyn ConfiguredFunction>]) -> miette::Result<()> {
         // Written to by a function that ends.
         let ended = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).into_diagnostic()?;
         std::thread::scope(|scope| {
@@ -142,7 +141,7 @@ impl Node {
             let mut started = Vec::new();
             let mut first_worker = 0;
             for function in functions {
-                match self.start(scope, *function, first_worker, &ended) {
+                match self.start(scope, &**function, first_worker, &ended) {
                     Ok(function) => started.push(function),
                     Err(error) => return end(started, &stop, Err(error)),
                 }
@@ -161,7 +160,7 @@ impl Node {
         first_worker: u8,
         ended: &'s OwnedFd,
     ) -> miette::Result<Started<'s>> {
-        let name = function.name();
+        let name = function.schema().name;
         let (sender, queue) = questions().into_diagnostic()?;
         let (tell, running) = channel();
         let scraped = match &self.scraped {

@@ -10,7 +10,7 @@ use crate::config::check::Findings;
 use crate::config::{Datapath, Prefix, Spanned};
 
 /// Everything that is wrong with a header remover's sections and fields.
-pub(in crate::config) fn check(config: &GreConfig, findings: &mut Findings) {
+pub(crate) fn check(config: &GreConfig, findings: &mut Findings) {
     let datapath = &config.base.node.datapath;
     if *datapath.get_ref() == Datapath::Hybrid {
         findings.add(
@@ -156,7 +156,8 @@ pub(super) mod tests {
     use miette::Diagnostic;
 
     use super::*;
-    use crate::config::Config;
+    use crate::FUNCTIONS;
+    use crate::config::{Config, FilePart};
 
     const BASE: &str = "function = \"gre\"\n\
         [[port]]\nname = \"in\"\ndriver = \"af_packet\"\ninterface = \"a\"\npeer_port = \"out\"\n\
@@ -168,9 +169,9 @@ pub(super) mod tests {
     }
 
     fn whole(text: &str) -> Result<GreConfig, String> {
-        match Config::parse(Path::new("kaido.toml"), text.to_owned()) {
-            Ok(Config::Gre(config)) => Ok(*config),
-            Ok(other) => Err(format!("{other:?}")),
+        let text = text.to_owned();
+        match Config::parse(Path::new("kaido.toml"), text.clone(), FUNCTIONS) {
+            Ok(_) => FilePart::whole(&text).and_then(GreConfig::read).map_err(|error| error.to_string()),
             Err(fault) => {
                 Err(format!("{fault}\n{}", fault.help().map(|help| help.to_string()).unwrap_or_default()))
             }

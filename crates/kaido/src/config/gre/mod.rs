@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema::{FunctionSchema, schema_of};
-use super::{Base, PortConfig, Prefix, Spanned};
+use super::{Base, FilePart, PortConfig, Prefix, Spanned};
 
-pub(super) use self::check::check;
+pub(crate) use self::check::check;
 
 /// What the files of a header remover have.
-pub(super) const SCHEMA: FunctionSchema =
+pub(crate) const SCHEMA: FunctionSchema =
     FunctionSchema { name: "gre", title: "GRE header removal", vlans: false, schema: schema_of::<GreConfig> };
 
 /// The whole file.
@@ -33,8 +33,9 @@ pub(crate) struct GreConfig {
 
 impl GreConfig {
     /// Reads a header remover's part of a file.
-    pub(super) fn read(text: &str, base: Base) -> Result<Self, toml::de::Error> {
-        Ok(Self { base, ..toml::from_str(text)? })
+    pub(crate) fn read(part: FilePart<'_>) -> Result<Self, toml::de::Error> {
+        let config = part.read()?;
+        Ok(Self { base: part.base, ..config })
     }
 
     /// The ports, with what a header remover further has of each.

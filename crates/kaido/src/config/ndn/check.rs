@@ -11,7 +11,7 @@ use crate::config::node::QueueMode;
 use crate::config::{Datapath, Driver, Spanned};
 
 /// Everything that is wrong with a router's sections and fields.
-pub(in crate::config) fn check(config: &NdnConfig, findings: &mut Findings) {
+pub(crate) fn check(config: &NdnConfig, findings: &mut Findings) {
     let datapath = &config.base.node.datapath;
     if !matches!(datapath.get_ref(), Datapath::Auto | Datapath::Engine) {
         findings.add(
@@ -235,12 +235,13 @@ mod tests {
     use miette::Diagnostic;
 
     use super::*;
-    use crate::config::{AdmitName, Config};
+    use crate::FUNCTIONS;
+    use crate::config::{AdmitName, Config, FilePart};
 
     fn read(more: &str) -> Result<NdnConfig, String> {
-        match Config::parse(Path::new("kaido.toml"), format!("function = \"ndn\"\n{more}")) {
-            Ok(Config::Ndn(config)) => Ok(*config),
-            Ok(other) => Err(format!("{other:?}")),
+        let text = format!("function = \"ndn\"\n{more}");
+        match Config::parse(Path::new("kaido.toml"), text.clone(), FUNCTIONS) {
+            Ok(_) => FilePart::whole(&text).and_then(NdnConfig::read).map_err(|error| error.to_string()),
             Err(fault) => {
                 Err(format!("{fault}\n{}", fault.help().map(|help| help.to_string()).unwrap_or_default()))
             }

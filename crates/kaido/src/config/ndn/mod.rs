@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 
 use super::base::socket_path;
 use super::schema::{FunctionSchema, schema_of};
-use super::{Base, Spanned, unplaced};
+use super::{Base, FilePart, Spanned, unplaced};
 
 pub(crate) use self::access::{ModeField, group_number};
-pub(super) use self::check::check;
+pub(crate) use self::check::check;
 pub(crate) use self::multicast::MulticastField;
 pub(crate) use self::name::NameField;
 
 /// What the files of a router have.
-pub(super) const SCHEMA: FunctionSchema =
+pub(crate) const SCHEMA: FunctionSchema =
     FunctionSchema { name: "ndn", title: "NDN router", vlans: false, schema: schema_of::<NdnConfig> };
 
 /// The whole file.
@@ -42,9 +42,11 @@ pub(crate) struct NdnConfig {
 
 impl NdnConfig {
     /// Reads a router's part of a file.
-    pub(super) fn read(text: &str, mut base: Base) -> Result<Self, toml::de::Error> {
+    pub(crate) fn read(part: FilePart<'_>) -> Result<Self, toml::de::Error> {
+        let config = part.read()?;
+        let mut base = part.base;
         base.node.hands_over = true;
-        Ok(Self { base, ..toml::from_str(text)? })
+        Ok(Self { base, ..config })
     }
 }
 

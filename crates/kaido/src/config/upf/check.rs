@@ -7,7 +7,7 @@ use crate::config::node::{FRAMES_MIN, QueueMode, WORKERS_MAX};
 use crate::config::{Datapath, Driver, PortConfig, Role, Spanned};
 
 /// Everything that is wrong with a user plane's sections and fields.
-pub(in crate::config) fn check(config: &UpfConfig, findings: &mut Findings) {
+pub(crate) fn check(config: &UpfConfig, findings: &mut Findings) {
     findings.range(&config.node.sessions_max, "node.sessions_max");
     findings.range(&config.pfcp.heartbeat_interval_s, "pfcp.heartbeat_interval_s");
     findings.range(&config.pfcp.t1_ms, "pfcp.t1_ms");
@@ -76,7 +76,7 @@ fn buffered(config: &UpfConfig, findings: &mut Findings) {
 #[cfg(test)]
 pub(super) fn fields(config: &UpfConfig) -> Vec<String> {
     let mut findings = Findings::new(&super::SCHEMA);
-    crate::config::check::base(&config.base, false, &mut findings);
+    crate::config::check::base(&config.base, &mut findings);
     check(config, &mut findings);
     findings.faults.into_iter().map(|fault| fault.field).collect()
 }

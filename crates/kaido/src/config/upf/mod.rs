@@ -1,6 +1,6 @@
 //! The file of a user plane: `function = "upf"`, which is what a file without that line is.
 
-pub(super) mod check;
+pub(crate) mod check;
 mod ethernet;
 mod gtpu;
 mod lan;
@@ -21,14 +21,14 @@ use self::pfcp::PfcpConfig;
 use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
 use super::schema::{FunctionSchema, schema_of};
-use super::{Base, PortConfig, Prefix, Spanned, unplaced};
+use super::{Base, FilePart, PortConfig, Prefix, Spanned, unplaced};
 
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
 pub(crate) use self::node::{SteerBy, UpfNode};
 pub(crate) use self::port::{Role, UpfPort};
 
 /// What the files of a user plane have.
-pub(super) const SCHEMA: FunctionSchema =
+pub(crate) const SCHEMA: FunctionSchema =
     FunctionSchema { name: "upf", title: "User plane", vlans: true, schema: schema_of::<UpfConfig> };
 
 /// The whole file.
@@ -76,8 +76,9 @@ pub(crate) struct UpfConfig {
 
 impl UpfConfig {
     /// Reads a user plane's part of a file.
-    pub(super) fn read(text: &str, base: Base) -> Result<Self, toml::de::Error> {
-        let mut config = Self { base, ..toml::from_str(text)? };
+    pub(crate) fn read(part: FilePart<'_>) -> Result<Self, toml::de::Error> {
+        let config = part.read()?;
+        let mut config = Self { base: part.base, ..config };
         config.base.node.spread_by = config.node.steer_by.get_ref().spread();
         Ok(config)
     }
@@ -160,7 +161,8 @@ pub(crate) mod testing {
 
     use super::UpfConfig;
     use super::check::fields;
-    use crate::config::Config;
+    use crate::FUNCTIONS;
+    use crate::config::{Config, FilePart};
 
     /// The least of a configuration.
     const BASE: &str = r#"
@@ -182,18 +184,19 @@ listen = ["10.0.0.1"]
 
     /// That, and more.
     pub(crate) fn read(more: &str) -> Result<UpfConfig, String> {
-        match Config::parse(Path::new("kaido.toml"), format!("{BASE}{more}")) {
-            Ok(Config::Upf(config)) => Ok(*config),
-            Ok(other) => Err(format!("{other:?}")),
-            Err(fault) => Err(format!("{fault:?}")),
-        }
+        let text = format!("{BASE}{more}");
+        Config::parse(Path::new("kaido.toml"), text.clone(), FUNCTIONS)
+            .map_err(|fault| format!("{fault:?}"))?;
+        unchecked(&text)
     }
 
     /// The same, unchecked, or the one fault that reading finds.
     pub(crate) fn unchecked(text: &str) -> Result<UpfConfig, String> {
-        match Config::sections(text) {
-            Ok(Ok(Config::Upf(config))) => Ok(*config),
-            Ok(other) => Err(format!("{other:?}")),
+        match Config::sections(text, FUNCTIONS) {
+            Ok(Ok(_)) => {
+                FilePart::whole(text).and_then(UpfConfig::read).map_err(|error| error.message().to_owned())
+            }
+            Ok(Err(faults)) => Err(format!("{faults:?}")),
             Err(error) => Err(error.message().to_owned()),
         }
     }

@@ -19,18 +19,19 @@ use self::rules::Rules;
 use super::board::Heartbeat;
 use super::function::{ConfiguredFunction, DatapathChoice, FunctionContext, NetworkFunction, Running};
 use super::port_trace::PortTraces;
-use crate::config::{Base, Datapath, GreConfig};
+use crate::config::{Base, Datapath, FilePart, Findings, FunctionSchema, GreConfig, gre};
 use crate::show::ControlTarget;
-
-/// Its name in the file.
-const NAME: &str = "gre";
 
 /// Removes GRE headers.
 pub(crate) struct GreFunction;
 
 impl NetworkFunction for GreFunction {
-    fn name(&self) -> &'static str {
-        NAME
+    fn schema(&self) -> FunctionSchema {
+        gre::SCHEMA
+    }
+
+    fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
+        Ok(Box::new(GreConfig::read(part)?))
     }
 
     fn families(&self) -> &'static [Family] {
@@ -43,12 +44,20 @@ impl NetworkFunction for GreFunction {
 }
 
 impl ConfiguredFunction for GreConfig {
-    fn name(&self) -> &'static str {
-        NAME
+    fn schema(&self) -> FunctionSchema {
+        gre::SCHEMA
     }
 
     fn base(&self) -> &Base {
         &self.base
+    }
+
+    fn check(&self, findings: &mut Findings) {
+        gre::check(self, findings);
+    }
+
+    fn summary(&self) -> String {
+        format!("GRE header removal, {} ports, {} rules", self.base.ports.len(), self.rules())
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {

@@ -34,11 +34,11 @@ use self::workers::Workers;
 use super::board::{Heartbeat, PortView};
 use super::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
 use super::port_trace::PortTraces;
-use crate::config::{AdmitName, Base, ListenConfig, NdnConfig, Spanned, UnsolicitedName, group_number};
+use crate::config::{
+    AdmitName, Base, FilePart, Findings, FunctionSchema, ListenConfig, NdnConfig, Spanned, UnsolicitedName,
+    group_number, ndn,
+};
 use crate::ndn::NdnArgs;
-
-/// Its name in the file.
-const NAME: &str = "ndn";
 
 /// Where this host has its groups.
 const GROUPS: &str = "/etc/group";
@@ -57,8 +57,12 @@ enum NdnCommand {
 }
 
 impl NetworkFunction for NdnFunction {
-    fn name(&self) -> &'static str {
-        NAME
+    fn schema(&self) -> FunctionSchema {
+        ndn::SCHEMA
+    }
+
+    fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
+        Ok(Box::new(NdnConfig::read(part)?))
     }
 
     fn families(&self) -> &'static [Family] {
@@ -78,12 +82,27 @@ impl NetworkFunction for NdnFunction {
 }
 
 impl ConfiguredFunction for NdnConfig {
-    fn name(&self) -> &'static str {
-        NAME
+    fn schema(&self) -> FunctionSchema {
+        ndn::SCHEMA
     }
 
     fn base(&self) -> &Base {
         &self.base
+    }
+
+    fn check(&self, findings: &mut Findings) {
+        ndn::check(self, findings);
+    }
+
+    fn summary(&self) -> String {
+        let (faces, routes) = (self.ndn.faces.len(), self.ndn.routes.len());
+        let ports = self.base.ports.len();
+        format!("NDN router, {ports} ports, {faces} faces and {routes} routes from the start")
+    }
+
+    fn has_long_packets(&self) -> bool {
+        // Longer than any link's, and their names want to be in one piece.
+        true
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {

@@ -8,7 +8,7 @@ use super::UpfStartFault;
 use super::memory::{self, Memory};
 use super::offload;
 use crate::config::{Datapath, UpfConfig};
-use crate::datapath::{PortFacts, by_ports};
+use super::choice::{PortFacts, by_ports};
 use crate::run::ports::Device;
 use kaido_xsk::BindMode;
 

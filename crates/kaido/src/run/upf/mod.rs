@@ -1,6 +1,7 @@
 //! The user plane of `kaido run`.
 
 pub(crate) mod api;
+mod choice;
 mod control;
 mod control_guard;
 mod datapath;
@@ -36,8 +37,7 @@ use kaido_upf::path::Path;
 use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
-pub(crate) use self::datapath::no_room_for_tables;
-
+use self::choice::{Advice, PortFacts, by_ports};
 use self::control::{Control, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
 use self::kernel_watch::KernelWatch;
@@ -50,13 +50,16 @@ use self::show::SessionsArgs;
 use self::unknown_peers::UnknownPeers;
 use super::StartFault;
 use super::board::Heartbeat;
+use super::function::DatapathAdvice;
 use super::function::{ConfiguredFunction, FlowSelector, FunctionContext, NetworkFunction, Running};
 use crate::api::Status;
-use crate::config::{Base, Datapath, Spanned, UpfConfig};
+use crate::config::{
+    Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned, UpfConfig, UpfPort, upf,
+};
 use crate::show::ControlTarget;
 
-/// Its name in the file.
-const NAME: &str = "upf";
+/// Octets of the tables for a session, rounded up: huge pages are whole.
+const SESSION_BYTES: u64 = 512;
 
 /// UPF and PGW-U.
 pub(crate) struct UpfFunction;
@@ -88,8 +91,12 @@ enum UpfCommand {
 }
 
 impl NetworkFunction for UpfFunction {
-    fn name(&self) -> &'static str {
-        NAME
+    fn schema(&self) -> FunctionSchema {
+        upf::SCHEMA
+    }
+
+    fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
+        Ok(Box::new(UpfConfig::read(part)?))
     }
 
     fn families(&self) -> &'static [Family] {
@@ -125,12 +132,36 @@ impl NetworkFunction for UpfFunction {
 }
 
 impl ConfiguredFunction for UpfConfig {
-    fn name(&self) -> &'static str {
-        NAME
+    fn schema(&self) -> FunctionSchema {
+        upf::SCHEMA
     }
 
     fn base(&self) -> &Base {
         &self.base
+    }
+
+    fn check(&self, findings: &mut Findings) {
+        upf::check::check(self, findings);
+    }
+
+    fn summary(&self) -> String {
+        format!("{} ports, up to {} sessions", self.base.ports.len(), self.node.sessions_max.get_ref())
+    }
+
+    fn table_bytes(&self) -> u64 {
+        u64::from(*self.node.sessions_max.get_ref()) * SESSION_BYTES
+    }
+
+    fn has_tunnels(&self, port: &PortConfig) -> bool {
+        self.of_port(port).is_some_and(UpfPort::is_gtpu)
+    }
+
+    fn advise_datapath(&self, copies: &[Option<bool>], frames: u64) -> Option<DatapathAdvice> {
+        let ports = self.ports().zip(copies);
+        let ports: Vec<_> =
+            ports.map(|((config, of_port), &copies)| PortFacts { config, of_port, copies }).collect();
+        let Advice { is_kernel, reason } = by_ports(&ports);
+        Some(DatapathAdvice { is_kernel, reason, no_room: datapath::no_room_for_tables(self, frames) })
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {
