@@ -13,7 +13,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Where packets are read and written.
-CRATES = ("dpdk", "engine", "gre", "kaido", "ndn", "sim", "upf", "upf-xdp", "xdp")
+CRATES = (
+    "doctor",
+    "dpdk",
+    "engine",
+    "gre",
+    "kaido",
+    "ndn",
+    "node",
+    "sim",
+    "upf",
+    "upf-node",
+    "upf-xdp",
+    "xdp",
+)
 #: What holds octets of a packet, by the names that it has.
 OCTETS = (
     r"(?:data|heads?|headers?|packet|frame|octets|bytes|segment|payload|datagram|link|space|room|message|fixed|upper|inner|outer)"

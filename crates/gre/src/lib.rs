@@ -12,6 +12,7 @@
 mod counters;
 mod drop_reason;
 mod matching;
+mod node;
 mod parse;
 mod path;
 mod rules;
@@ -19,6 +20,7 @@ pub mod xdp;
 
 pub use counters::{RuleCounters, RuleTotals};
 pub use drop_reason::GreDrop;
+pub use node::GreFunction;
 pub use path::{Gre, SharedState};
 pub use rules::{
     Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix,

@@ -7,12 +7,13 @@
 //!           └─ anything that takes more ─▶ AF_XDP socket of the queue, else the kernel
 //! ```
 
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use kaido_engine::{DropReason, PortId};
 use kaido_xdp::object::ObjectBytes;
-use kaido_xdp::{Error, LoadedProgram, QUEUES_MAX};
+use kaido_xdp::{Error, ExitLink, LoadedProgram, Program, QUEUES_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::{
@@ -322,4 +323,33 @@ fn raw_ends(source: Option<Prefix>, destination: Option<Prefix>) -> [u8; RULE_LE
     raw[..64].copy_from_slice(&addresses.concat());
     raw[68] = family;
     raw
+}
+
+impl Program for GreProgram {
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        Self::register_socket(self, queue, socket)
+    }
+
+    fn set_local_addresses(&mut self, _addresses: &[IpAddr]) -> Result<(), Error> {
+        // Whose packets are is said by rules alone.
+        Ok(())
+    }
+
+    fn set_mac(&mut self, _mac: [u8; 6]) -> Result<(), Error> {
+        // As above.
+        Ok(())
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, Error> {
+        // With what else it has done: its counters have it.
+        Ok(0)
+    }
+
+    fn exit_changed(&mut self, before: u32, now: ExitLink) -> Result<(), Error> {
+        if self.exit() != Some(before) {
+            return Ok(());
+        }
+        self.set_mtu_peer_port(now.mtu)?;
+        if before == now.ifindex { Ok(()) } else { self.set_peer_port(now.ifindex) }
+    }
 }

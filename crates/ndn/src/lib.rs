@@ -13,6 +13,7 @@ pub mod host;
 pub mod link;
 pub mod mgmt;
 mod moment;
+mod node;
 mod packet;
 mod reliability;
 pub mod router;
@@ -21,4 +22,5 @@ pub mod tier;
 
 pub use drop_reason::NdnDrop;
 pub use moment::NodeInstant;
+pub use node::NdnFunction;
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};

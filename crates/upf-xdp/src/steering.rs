@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 
 use kaido_xdp::maps::{self, Table, address_key, prefix_key};
 use kaido_xdp::object::ObjectBytes;
-use kaido_xdp::{ADDRESSES_MAX, AttachMode, Error, LoadedProgram, QUEUES_MAX};
+use kaido_xdp::{ADDRESSES_MAX, AttachMode, Error, LoadedProgram, Program, QUEUES_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::abi::{self, Config, Counters, PREFIXES_MAX, TARGETS_MAX, VLAN_IDS};
+use crate::abi::{self, Config, Counters, PREFIXES_MAX, Pass, TARGETS_MAX, VLAN_IDS};
 use crate::offload::{
     self, NO_INSTANCE, Offload, OffloadCounters, OffloadError, OffloadPort, Vlan, VlanRole,
 };
@@ -371,5 +371,24 @@ fn program_name(config: SteeringConfig, fast: bool) -> &'static str {
         (false, true) => "steer_frags",
         (true, false) => "offload_plain",
         (true, true) => "offload_frags",
+    }
+}
+
+impl Program for Steering {
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        Self::register_socket(self, queue, socket)
+    }
+
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
+        Self::set_local_addresses(self, addresses)
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), Error> {
+        Self::set_mac(self, mac)
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, Error> {
+        let counters = self.counters()?;
+        Ok(Pass::ALL.into_iter().map(|reason| counters.passed(reason)).sum())
     }
 }

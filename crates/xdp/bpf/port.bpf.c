@@ -6,6 +6,7 @@
  *   address  packets of an IP protocol to one of addresses and our MAC; of UDP all, or those to one port. Of a datagram in
  *            fragments only the first has the port: where that is another one, those behind it are the kernel's too
  *   routed   unicast IP to our MAC, and to no address of the kernel's own
+ *   all      every frame, of a port that is one of a bridge
  *
  * VLAN tags are passed over. Those go to the AF_XDP socket of the receive queue; all else (ARP, ND, ping to ourselves, ssh, ...)
  * goes to the kernel. A packet that is ours while its queue has no socket is dropped and counted.
@@ -107,6 +108,8 @@ static __always_inline int port(struct xdp_md *ctx)
 
 	if (!cfg || !count)
 		return XDP_PASS;
+	if (cfg->flags & PORT_ALL)
+		return take(ctx, count, PORT_CLASS_ALL);
 	if (!(cfg->flags & (PORT_TYPE | PORT_ADDRESS | PORT_ROUTED)))
 		return pass(count, PORT_PASS_NOT_CONFIGURED);
 	if ((const void *)(eth + 1) > end || !read_type(data, end, &type, &offset, &tci))

@@ -13,6 +13,7 @@
 #define PORT_ADDRESS 2u  /* packets of `protocol` to one of addresses */
 #define PORT_UDP_PORT 4u /* of these only what goes to `udp_port`, and fragments of it */
 #define PORT_ROUTED 8u   /* unicast IP to our MAC, and to no address of the kernel's */
+#define PORT_ALL 16u     /* every frame */
 
 struct port_config {
 	__u32 flags;
@@ -29,7 +30,8 @@ enum port_class {
 	PORT_CLASS_TYPE = 0,
 	PORT_CLASS_ADDRESS = 1,
 	PORT_CLASS_ROUTED = 2,
-	PORT_CLASSES = 3,
+	PORT_CLASS_ALL = 3,
+	PORT_CLASSES = 4,
 };
 
 /* Why a packet went to the kernel: index of passed[]. */
@@ -50,6 +52,6 @@ struct port_counters {
 	__u64 no_socket[PORT_CLASSES]; /* ours, but no socket on the queue: dropped */
 	__u64 passed[PORT_PASSES];
 };
-_Static_assert(sizeof(struct port_counters) == 104, "port_counters");
+_Static_assert(sizeof(struct port_counters) == 120, "port_counters");
 
 #endif

@@ -14,6 +14,7 @@ mod mounted;
 pub mod object;
 mod port;
 mod prefix;
+mod program;
 mod shared;
 mod table;
 
@@ -24,3 +25,4 @@ pub use port::{
     ADDRESSES_MAX, Address, IpMatch, PortClass, PortCounters, PortMatch, PortPass, PortSteering,
     PortSteeringConfig, QUEUES_MAX,
 };
+pub use program::{ExitLink, Program};

@@ -46,7 +46,8 @@ fn pool_of(size: FrameSize) -> (&'static FramePool, XdpPool) {
 }
 
 /// Takes GTP-U.
-const GTPU: PortMatch = PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false };
+const GTPU: PortMatch =
+    PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false, all: false };
 
 /// A port that takes GTP-U to 10.77.N.1, filled.
 fn open(pool: &XdpPool, link: usize, options: &XdpOptions) -> (PortSteering, Driven<XdpPort>) {

@@ -1,20 +1,20 @@
 //! The command line of `kaido bench`.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use clap::{Args, Subcommand, ValueEnum};
+use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
+use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
+use kaido_metrics::PushTarget;
+use kaido_sim::pfcp_address;
 
 use super::flame::FlameArgs;
 use super::live::LiveArgs;
 use super::ndn::NdnArgs;
 use super::point::{PointArgs, Rate, seconds};
 use super::python::PythonArgs;
-use clap::{Args, Subcommand, ValueEnum};
-use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
-use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
-use kaido_metrics::PushTarget;
-use kaido_sim::pfcp_address;
 
 /// Measure Kaido on this machine.
 #[derive(Args, Clone, Debug)]

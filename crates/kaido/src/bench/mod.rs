@@ -20,7 +20,7 @@ use serde::Serialize;
 
 pub(crate) use self::args::BenchArgs;
 use self::args::{Benchmark, ControlArgs, GeneratorArgs, LruArgs, MicroArgs, PlatformsArgs};
-use crate::signals::stop_flag;
+use kaido_node::signals::stop_flag;
 
 /// Runs the benchmark that the arguments name.
 ///

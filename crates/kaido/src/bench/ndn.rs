@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use kaido_bench::ndn::{NdnPlan, Popularity, measure_ndn};
 use kaido_ndn::client::Router;
+use kaido_node::signals::stop_flag;
 use miette::{IntoDiagnostic, miette};
 
 use super::Sink;
-use crate::signals::stop_flag;
 
 /// Stations at routers: each publishes names and asks for those of the next. The exit status is 1 when anything was lost,
 /// refused or wrong.

@@ -11,13 +11,13 @@ use kaido_bench::file::BenchPlan;
 use kaido_bench::result::{Finding, RunResult, StreamResult, Volume};
 use kaido_bench::traffic::{RunOutcome, open_ports, run_traffic};
 use kaido_engine::port::PcapWriter;
+use kaido_node::config::ConfigFault;
+use kaido_node::config::fault::{Fault, faults};
 use miette::{Context, IntoDiagnostic, miette};
 use serde::Serialize;
 
 use super::args::{AttachArgs, RunArgs};
 use super::{Sink, stop_flag};
-use crate::config::ConfigFault;
-use crate::config::fault::{Fault, faults};
 
 /// Findings that are shown in full; the others are in the JSON.
 const SHOWN: usize = 5;

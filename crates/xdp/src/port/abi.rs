@@ -17,6 +17,7 @@ const TYPE: u32 = 1;
 const ADDRESS: u32 = 2;
 const UDP_PORT: u32 = 4;
 const ROUTED: u32 = 8;
+const ALL: u32 = 16;
 
 /// `struct port_config`, with the interface's own MAC address.
 pub(super) fn config(matches: PortMatch, mac: [u8; 6]) -> [u8; 16] {
@@ -29,7 +30,8 @@ pub(super) fn config(matches: PortMatch, mac: [u8; 6]) -> [u8; 16] {
     let flags = flag(matches.ethertype.is_some(), TYPE)
         | flag(matches.ip.is_some(), ADDRESS)
         | flag(udp_port.is_some(), UDP_PORT)
-        | flag(matches.routed, ROUTED);
+        | flag(matches.routed, ROUTED)
+        | flag(matches.all, ALL);
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&flags.to_ne_bytes());
     bytes[4..10].copy_from_slice(&mac);
@@ -49,11 +51,13 @@ pub enum PortClass {
     Address = 1,
     /// As routed.
     Routed = 2,
+    /// As every frame.
+    All = 3,
 }
 
 impl PortClass {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 3] = [Self::Type, Self::Address, Self::Routed];
+    pub const ALL: [Self; 4] = [Self::Type, Self::Address, Self::Routed, Self::All];
 }
 
 /// Why a packet went to the kernel (`enum port_pass`).
@@ -98,7 +102,7 @@ pub struct PortCounters {
     passed: [u64; PortPass::ALL.len()],
 }
 
-const _: () = assert!(size_of::<PortCounters>() == 104);
+const _: () = assert!(size_of::<PortCounters>() == 120);
 
 impl PortCounters {
     /// Handed to the AF_XDP socket of their queue.
@@ -186,23 +190,24 @@ mod tests {
             ethertype: Some(EtherType(0x8624)),
             ip: Some(IpMatch::Protocol(IpProtocol(47))),
             routed: true,
+            all: true,
         };
         let mut wanted = [0, 0, 0, 0, 2, 0, 0, 0, 0, 1, 0x86, 0x24, 0, 0, 47, 0];
-        wanted[..4].copy_from_slice(&11u32.to_ne_bytes());
+        wanted[..4].copy_from_slice(&27u32.to_ne_bytes());
         assert_eq!(config(all, mac), wanted);
     }
 
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = PortCounters::default();
-        let value: Vec<u8> = (1..=13u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=15u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.redirected(PortClass::Type), 2);
-        assert_eq!(counters.no_socket(PortClass::Type), 8);
-        assert_eq!(counters.passed(PortPass::NotConfigured), 14);
-        assert_eq!(counters.passed(PortPass::NoMatch), 26);
-        assert_eq!(counters.left_to_kernel(), 2 * (7..=13).sum::<u64>());
-        assert_eq!(counters.total(), 2 * (1..=13).sum::<u64>());
+        assert_eq!(counters.no_socket(PortClass::Type), 10);
+        assert_eq!(counters.passed(PortPass::NotConfigured), 18);
+        assert_eq!(counters.passed(PortPass::NoMatch), 30);
+        assert_eq!(counters.left_to_kernel(), 2 * (9..=15).sum::<u64>());
+        assert_eq!(counters.total(), 2 * (1..=15).sum::<u64>());
     }
 }

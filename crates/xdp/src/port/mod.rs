@@ -8,6 +8,25 @@
 //! ```
 
 mod abi;
+
+impl Program for PortSteering {
+    fn register_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        Self::register_socket(self, queue, socket)
+    }
+
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
+        Self::set_local_addresses(self, addresses)
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), Error> {
+        Self::set_mac(self, mac)
+    }
+
+    fn left_to_kernel(&self) -> Result<u64, Error> {
+        Ok(self.counters()?.left_to_kernel())
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod in_header;
 
@@ -25,6 +44,7 @@ use crate::attach::AttachMode;
 use crate::maps::{self, Table, address_key};
 use crate::mounted::LoadedProgram;
 use crate::object::ObjectBytes;
+use crate::program::Program;
 
 static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/port.bpf.o")));
 
@@ -49,6 +69,8 @@ pub struct PortMatch {
     pub ip: Option<IpMatch>,
     /// Unicast IP packets to the interface's MAC address, and to no [local address](PortSteering::set_local_addresses).
     pub routed: bool,
+    /// Every frame, of a port that is one of a bridge.
+    pub all: bool,
 }
 
 /// What a program is loaded with, and keeps.

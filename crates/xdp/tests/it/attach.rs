@@ -10,7 +10,7 @@ use crate::rig;
 use crate::rig::{Pair, index, is_root, run};
 
 const CONFIG: PortSteeringConfig = PortSteeringConfig {
-    matches: PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false },
+    matches: PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false, all: false },
     mac: [2; 6],
     multi_buffer: false,
 };

@@ -19,9 +19,11 @@ use crate::rig::{Pair, index};
 
 const OURS: Mac = [2, 0, 0, 0, 0, 1];
 const OTHER: Mac = [2, 0, 0, 0, 0, 9];
-const NDN: PortMatch = PortMatch { ethertype: Some(EtherType(0x8624)), ip: None, routed: false };
-const VXLAN: PortMatch = PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 4789 }), routed: false };
-const ROUTED: PortMatch = PortMatch { ethertype: None, ip: None, routed: true };
+const NDN: PortMatch = PortMatch { ethertype: Some(EtherType(0x8624)), ip: None, routed: false, all: false };
+const VXLAN: PortMatch =
+    PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 4789 }), routed: false, all: false };
+const ALL: PortMatch = PortMatch { ethertype: None, ip: None, routed: false, all: true };
+const ROUTED: PortMatch = PortMatch { ethertype: None, ip: None, routed: true, all: false };
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -237,6 +239,17 @@ fn a_protocol_is_taken_whole() {
         );
         check(&steering, "a fragment", &eth(OURS, 0x0800, &last), Ours(PortClass::Address));
         check(&steering, "of IPv6", &fragment_v6(17), Ours(PortClass::Address));
+    });
+}
+
+#[test]
+fn a_port_of_a_bridge_takes_every_frame() {
+    as_root("port::a_port_of_a_bridge_takes_every_frame", || {
+        let steering = load(ALL, false);
+        let arp = eth([0xff; 6], 0x0806, &[0; 28]);
+        check(&steering, "ARP to all", &arp, Ours(PortClass::All));
+        check(&steering, "to another station", &eth(OTHER, 0x88b5, &[0; 46]), Ours(PortClass::All));
+        check(&steering, "no IP header", &eth(OURS, 0x0800, &[0; 4]), Ours(PortClass::All));
     });
 }
 

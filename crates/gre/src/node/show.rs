@@ -1,0 +1,38 @@
+//! `kaido show gre`.
+
+use std::path::Path;
+
+use kaido_node::show::{ask, print_json, table};
+
+use super::api::{GreAnswer, GreQuestion};
+
+/// `kaido show gre`.
+pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
+    let answer = ask(socket, &GreQuestion::Gre)?;
+    let GreAnswer::Gre(status) = &answer;
+    if json {
+        return print_json(&answer);
+    }
+    let rules: Vec<_> = status
+        .rules
+        .iter()
+        .map(|rule| {
+            vec![rule.name.clone(), rule.verdict.clone(), rule.packets.to_string(), rule.bytes.to_string()]
+        })
+        .collect();
+    table(&["rule", "verdict", "packets", "bytes"], &rules);
+    if !status.kernel.is_empty() {
+        println!();
+        let rows: Vec<_> = status
+            .kernel
+            .iter()
+            .map(|port| {
+                let counts = [port.passed, port.stripped, port.handed, port.kernel, port.dropped];
+                let counts = counts.iter().map(ToString::to_string);
+                std::iter::once(port.port.clone()).chain(counts).collect()
+            })
+            .collect();
+        table(&["in the kernel", "passed", "stripped", "to engine", "to kernel", "dropped"], &rows);
+    }
+    Ok(())
+}

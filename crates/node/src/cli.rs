@@ -1,0 +1,115 @@
+//! The commands that every binary of functions has.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+use miette::{IntoDiagnostic, miette};
+
+use crate::config::{self, Config, DEFAULT_SOCKET};
+use crate::function::NetworkFunction;
+use crate::metrics;
+use crate::show::{self, ControlTarget};
+
+// No doc comment: it would describe the whole command line.
+#[derive(Debug, Subcommand)]
+enum NodeCommand {
+    /// Run the node until SIGTERM or SIGINT.
+    Run {
+        /// The configuration file.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Read a configuration and say whether it is good, without starting anything.
+    Check {
+        /// The configuration file.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Show what a running node is and does.
+    Status(ControlTarget),
+    /// Count the packets that did not come out, by port and reason.
+    Drops(ControlTarget),
+    /// Show what a function of a running node has done, beyond its status.
+    Show {
+        /// Its name, as the configuration has it.
+        function: String,
+        #[command(flatten)]
+        at: ControlTarget,
+    },
+    /// Show the way of each packet of a session, or of a port where there are no sessions: rules, verdict and time.
+    Trace {
+        #[command(flatten)]
+        at: ControlTarget,
+        #[command(flatten)]
+        trace: show::TraceArgs,
+    },
+    /// Write the packets of a session, or of a port where there are no sessions, to a pcapng file, before and after, with rule
+    /// and verdict in the comment.
+    Capture {
+        /// The node's control socket.
+        #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+        socket: PathBuf,
+        #[command(flatten)]
+        capture: show::CaptureArgs,
+    },
+    /// Print the configuration reference as Markdown.
+    Reference {
+        /// The metrics that `metrics.listen` offers, instead.
+        #[arg(long)]
+        metrics: bool,
+    },
+}
+
+/// A command line with the commands of every node, and those of the functions.
+pub fn commands(command: Command, functions: &[&dyn NetworkFunction]) -> Command {
+    let command = NodeCommand::augment_subcommands(command);
+    let command = functions.iter().fold(command, |command, function| function.commands(command));
+    show::with_selectors(command, functions)
+}
+
+/// Executes the command that was given; `None` where it is neither every node's nor a function's.
+pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Option<miette::Result<()>> {
+    if let Some(executed) = functions.iter().find_map(|function| function.execute(matches)) {
+        return Some(executed);
+    }
+    NodeCommand::has_subcommand(matches.subcommand_name()?).then(|| {
+        let flow = || matches.subcommand().and_then(|(_, given)| show::flow_of(given, functions));
+        match NodeCommand::from_arg_matches(matches).into_diagnostic()? {
+            NodeCommand::Run { config } => crate::run(&Config::read(&config, functions)?),
+            NodeCommand::Check { config } => {
+                let read = Config::read(&config, functions)?;
+                println!("{}: good: {}", config.display(), read.summary());
+                Ok(())
+            }
+            NodeCommand::Status(at) => show::status(&at.socket, at.json, functions),
+            NodeCommand::Drops(at) => show::drops(&at.socket, at.json),
+            NodeCommand::Show { function, at } => show_function(&function, &at, functions),
+            NodeCommand::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
+            NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
+            NodeCommand::Reference { metrics } => {
+                print!("{}", if metrics { metrics_table(functions) } else { config::reference(functions) });
+                Ok(())
+            }
+        }
+    })
+}
+
+/// `kaido show NAME`.
+fn show_function(name: &str, at: &ControlTarget, functions: &[&dyn NetworkFunction]) -> miette::Result<()> {
+    let function = functions.iter().find(|function| function.name() == name).ok_or_else(|| {
+        let names = functions.iter().map(|function| function.name()).collect::<Vec<_>>().join(", ");
+        miette!(help = format!("there are {names}"), "there is no function {name}")
+    })?;
+    function.show(at).unwrap_or_else(|| {
+        Err(miette!(
+            help = "`kaido status` shows all of it",
+            "of function {name} there is nothing more to show"
+        ))
+    })
+}
+
+/// The metrics of every node, then those of each function, as a Markdown table: part of `docs/observability.md`.
+pub fn metrics_table(functions: &[&dyn NetworkFunction]) -> String {
+    let of_functions = functions.iter().map(|function| function.families());
+    metrics::table(&[metrics::NODE_FAMILIES].into_iter().chain(of_functions).collect::<Vec<_>>())
+}

@@ -1,0 +1,315 @@
+//! What a network function is to the node that runs it.
+//!
+//! ```text
+//!   node: pool, control socket, metrics, stop
+//!     │ FunctionContext                  ▲ Running: ports, workers, figures
+//!     ▼                                  │
+//!   a thread a function: opens its ports, starts its workers, turns its control loop
+//!     ▲
+//!     └─ questions of the control socket, answered between two turns
+//! ```
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+
+use kaido_engine::{FramePool, Function, Notifier, PortTotals, WorkerCounters};
+use kaido_metrics::Family;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::board::{Heartbeat, PortBoard};
+use super::metrics::MetricsSource;
+use super::ports::Queue;
+use super::questions::QuestionQueue;
+use super::worker_set::WorkerSet;
+use crate::api::{Answer, Status, TraceQuestion};
+use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
+use crate::show::ControlTarget;
+
+/// Longest sleep of a control loop: how soon a signal, or the end of a worker, is noticed.
+const PACE_NS: i64 = 50_000_000;
+
+/// What a port has counted, and how many packets and octets of that the kernel's datapath has forwarded.
+pub type CountedTraffic = (PortTotals, (u64, u64));
+
+/// What forwards, what `node.datapath` says, and why it is that.
+#[derive(Clone, Debug)]
+pub struct DatapathChoice {
+    /// `engine`, `xdp` or `hybrid`.
+    pub chosen: &'static str,
+    /// What the configuration says.
+    pub configured: &'static str,
+    /// Why it is that.
+    pub reason: String,
+}
+
+/// Which datapath a function would choose, before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatapathAdvice {
+    /// Whether the kernel is to forward by what the ports are.
+    pub is_kernel: bool,
+    /// Why.
+    pub reason: String,
+    /// Why there is no room for the kernel's tables, where there is none.
+    pub no_room: Option<String>,
+}
+
+/// What a function says of itself for `kaido status` and `kaido drops`.
+#[derive(Debug)]
+pub struct FunctionStatus {
+    /// Its datapath.
+    pub datapath: DatapathChoice,
+    /// By port, in the order of the board.
+    pub counted: Vec<CountedTraffic>,
+    /// Further fields of the answer, which only this function has: an object, or null.
+    pub more: Value,
+}
+
+/// A way to name a flow whose packets are to be traced: an option of `kaido trace` and `kaido capture`.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowSelector {
+    /// The option, without dashes.
+    pub name: &'static str,
+    /// What stands for its value in the help, such as `ADDRESS`.
+    pub value_name: &'static str,
+    /// What it selects.
+    pub help: &'static str,
+    /// Says what is wrong with a value.
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+/// The control side of a running function.
+pub trait FunctionView {
+    /// Its status, given what its workers have counted on each port.
+    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus;
+
+    /// The answer to a question that not every function has; `None` where it is none of its own.
+    fn answer(&mut self, question: &Value) -> Option<Value>;
+
+    /// The answer to a question about traces.
+    fn trace(&mut self, question: TraceQuestion) -> Answer;
+
+    /// Is called in each turn of [`ControlLoop::run`].
+    fn turn(&mut self) {}
+}
+
+/// A network function, as the binary has it in its list.
+pub trait NetworkFunction: Sync {
+    /// Its name in the file, and what the file has for it: the reference of its fields.
+    fn schema(&self) -> FunctionSchema;
+
+    /// Its name in the file: `function = "…"`.
+    fn name(&self) -> &'static str {
+        self.schema().name
+    }
+
+    /// Reads its part of a file.
+    ///
+    /// # Errors
+    /// What is misspelt or of the wrong kind.
+    fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error>;
+
+    /// Metrics that it has beyond those of every node.
+    fn families(&self) -> &'static [Family];
+
+    /// Options of `kaido trace` and `kaido capture` that name flows of it.
+    fn selectors(&self) -> &'static [FlowSelector] {
+        &[]
+    }
+
+    /// The command line with the commands that only this function has.
+    fn commands(&self, command: clap::Command) -> clap::Command {
+        command
+    }
+
+    /// Executes the command that was given; `None` where it is none of its own.
+    fn execute(&self, _command: &clap::ArgMatches) -> Option<miette::Result<()>> {
+        None
+    }
+
+    /// `kaido show NAME`; `None` where there is nothing beyond `kaido status`.
+    fn show(&self, _at: &ControlTarget) -> Option<miette::Result<()>> {
+        None
+    }
+
+    /// Prints what `kaido status` tells of it before the ports.
+    fn print_summary(&self, _status: &Status) {}
+
+    /// Prints what `kaido status` tells of it behind ports and workers.
+    fn print_status(&self, _status: &Status) {}
+}
+
+/// A function with its part of a configuration.
+pub trait ConfiguredFunction: Send + Sync {
+    /// What the file has for it.
+    fn schema(&self) -> FunctionSchema;
+
+    /// What every function has, with its own ports.
+    fn base(&self) -> &Base;
+
+    /// Adds what no single field can tell to be wrong.
+    fn check(&self, findings: &mut Findings);
+
+    /// The file in a few words.
+    fn summary(&self) -> String;
+
+    /// Whether its packets are longer than those of any link, so that they want large frames.
+    fn has_long_packets(&self) -> bool {
+        false
+    }
+
+    /// Octets of its tables, beside the frames.
+    fn table_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether tunnels come in by a port, so that packets in them are longer than those of others.
+    fn has_tunnels(&self, _port: &PortConfig) -> bool {
+        false
+    }
+
+    /// What its choice of a datapath would be with these ports and so many octets of frames, where it has one. Of each port is given
+    /// whether AF_XDP would copy its packets; none where that is not known.
+    fn advise_datapath(&self, _copies: &[Option<bool>], _frames: u64) -> Option<DatapathAdvice> {
+        None
+    }
+
+    /// Runs until the node is to stop.
+    ///
+    /// # Errors
+    /// What kept it from starting, or that a worker died.
+    fn run(&self, context: FunctionContext) -> miette::Result<()>;
+}
+
+/// Reads a question that only this function has; `None` where `ask` is none of `names`, and the answer where it cannot be read.
+pub fn own_question<Q: DeserializeOwned>(question: &Value, names: &[&str]) -> Option<Result<Q, Value>> {
+    let ask = question.get("ask").and_then(Value::as_str)?;
+    names.contains(&ask).then(|| {
+        serde_json::from_value(question.clone())
+            .map_err(|error| reply(&Answer::Error { message: error.to_string() }))
+    })
+}
+
+/// An answer as it goes over the control socket.
+pub fn reply(answer: &impl Serialize) -> Value {
+    serde_json::to_value(answer)
+        .unwrap_or_else(|error| json!({ "answer": "error", "message": error.to_string() }))
+}
+
+/// What there is before a function starts.
+pub struct FunctionContext {
+    /// Frames, for the ports of all functions.
+    pub pool: &'static FramePool,
+    /// Set when the node is to stop.
+    pub stop: Arc<AtomicBool>,
+    /// The socket at which the node is scraped and its address, for a function that guards it from the data network.
+    pub scraped: Option<(OwnedFd, IpAddr)>,
+    /// Number of its first worker, behind those of the functions before it.
+    pub first_worker: u8,
+    pub(crate) questions: QuestionQueue,
+    pub(crate) running: Sender<Running>,
+}
+
+/// What the node knows of a function that runs.
+pub struct Running {
+    /// The node's name, where the function has one, such as the Node ID of PFCP.
+    pub node_id: Option<String>,
+    /// What forwards.
+    pub datapath: &'static str,
+    /// Its ports.
+    pub board: PortBoard,
+    /// What its workers count.
+    pub workers: Vec<Arc<WorkerCounters>>,
+    /// What it offers to be scraped.
+    pub metrics: Box<dyn MetricsSource>,
+    /// Turns of its control loop.
+    pub heartbeat: Heartbeat,
+}
+
+impl FunctionContext {
+    /// Starts a worker for each set of queues, with a function of its own.
+    ///
+    /// # Errors
+    /// When `function` fails, or a thread cannot be started.
+    pub fn start_workers(
+        &self,
+        base: &Base,
+        queues: Vec<Vec<Queue>>,
+        function: impl FnMut() -> miette::Result<Box<dyn Function>>,
+    ) -> miette::Result<WorkerSet> {
+        WorkerSet::start(base, self.first_worker, self.pool, queues, function)
+    }
+
+    /// What wakes the control loop.
+    pub fn notifier(&self) -> &Arc<Notifier> {
+        self.questions.notifier()
+    }
+
+    /// Tells the node that the function runs; the control loop beats the heartbeat from here on.
+    pub fn run(self, running: Running) -> ControlLoop {
+        let heartbeat = running.heartbeat.clone();
+        // A node that does not listen any more has set the flag.
+        let _ = self.running.send(running);
+        ControlLoop { stop: self.stop, questions: self.questions, heartbeat }
+    }
+}
+
+/// The control loop of a function, in its thread.
+pub struct ControlLoop {
+    stop: Arc<AtomicBool>,
+    questions: QuestionQueue,
+    heartbeat: Heartbeat,
+}
+
+impl ControlLoop {
+    /// Whether the node is to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Says that the loop turns: to be called in each turn.
+    pub fn beat(&self) {
+        self.heartbeat.beat();
+    }
+
+    /// What a question wakes the loop by.
+    pub fn notifier(&self) -> &Arc<Notifier> {
+        self.questions.notifier()
+    }
+
+    /// Whether nothing was asked.
+    pub fn is_quiet(&self) -> bool {
+        self.questions.is_empty()
+    }
+
+    /// Answers what was asked.
+    pub fn serve(&mut self, view: &mut dyn FunctionView) {
+        self.questions.serve(view);
+    }
+
+    /// The loop of a function that no control protocol drives: questions, until the node is to stop or `failed` says so.
+    pub fn run(&mut self, view: &mut dyn FunctionView, failed: impl Fn() -> bool) {
+        while !self.is_stopping() && !failed() {
+            self.wait();
+            self.beat();
+            view.turn();
+            self.serve(view);
+        }
+    }
+
+    fn wait(&self) {
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: PACE_NS };
+        let notifier = self.notifier();
+        notifier.arm();
+        if self.is_quiet() {
+            // A signal ends the wait early, which is as well.
+            let _ = poll(&mut [PollFd::from_borrowed_fd(notifier.as_fd(), PollFlags::IN)], Some(&timeout));
+        }
+        notifier.disarm();
+    }
+}

@@ -1,0 +1,43 @@
+//! What every node has, whatever its functions: ports, workers, configuration, control socket, metrics, log.
+//!
+//! ```text
+//!   binary: a list of functions ──▶ cli ──▶ config ──▶ run ──▶ FunctionContext ──▶ each function, in a thread
+//!                                    │                  │                             ports · worker_set
+//!                                    └─ show ◀─ socket ─┴─ control, metrics ◀── FunctionView, MetricsSource
+//! ```
+//!
+//! It knows no function. A function is a crate that implements [`NetworkFunction`](function::NetworkFunction); the binary has it in
+//! its list, and nothing else names it: see `docs/adding-a-function.md`.
+#![deny(unsafe_code)]
+
+pub mod api;
+mod binder;
+pub mod board;
+pub mod cli;
+pub mod config;
+mod control;
+pub mod cpus;
+#[cfg_attr(not(feature = "dpdk"), path = "no_dpdk.rs")]
+mod dpdk;
+#[allow(unsafe_code)] // The ioctl.
+pub mod ethtool;
+pub mod frames;
+pub mod function;
+mod link_monitor;
+mod log;
+pub mod metrics;
+pub mod port_trace;
+pub mod ports;
+mod questions;
+mod queues;
+mod run;
+mod server;
+pub mod show;
+mod shown;
+pub mod signals;
+mod trunk;
+pub mod worker_set;
+mod workers;
+
+pub use queues::Plan;
+pub use run::{StartFault, run};

@@ -1,0 +1,223 @@
+//! Traces of ports, for functions without sessions: what becomes of each packet that comes in or leaves by one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use kaido_engine::tracer::{PortRecord, Tracer, WatchId};
+use kaido_engine::{Disposition, DropTable, PortId};
+
+use super::board::PortBoard;
+use crate::api::{self, Answer, PacketDisposition, TraceOf, TraceQuestion};
+
+/// A reader that does not come back for so long has gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Packets in one answer, and about how many octets of them.
+pub const READ_MAX: (usize, usize) = (512, 1 << 20);
+/// Octets of a frame that are kept at most: longer than any.
+pub const SNAP_MAX: usize = 65_536;
+
+/// A watch and when it was read last.
+#[derive(Debug)]
+struct Reader {
+    id: WatchId,
+    /// Names of its ports.
+    ports: Vec<String>,
+    read: Instant,
+}
+
+/// The control side of traces of ports.
+pub struct PortTraces {
+    tracer: Arc<Tracer<PortRecord>>,
+    board: PortBoard,
+    /// The function's.
+    reasons: &'static DropTable,
+    /// Names of the ports of Ethernet, which come first; others have no frames to show.
+    named: Vec<String>,
+    readers: Vec<Reader>,
+}
+
+impl PortTraces {
+    /// Traces by those workers of a function with these drop reasons, of the ports of Ethernet that are on the board now.
+    pub fn new(tracer: Arc<Tracer<PortRecord>>, reasons: &'static DropTable, board: PortBoard) -> Self {
+        let named = board.list().into_iter().map(|port| port.name).collect();
+        Self { tracer, board, reasons, named, readers: Vec::new() }
+    }
+
+    /// Ends what nobody reads any more.
+    pub fn turn(&mut self) {
+        let Self { tracer, readers, .. } = self;
+        readers.retain(|reader| {
+            let is_read = reader.read.elapsed() < PATIENCE;
+            if !is_read {
+                tracer.close(reader.id);
+            }
+            is_read
+        });
+    }
+
+    /// The answer to a question.
+    pub fn answer(&mut self, question: TraceQuestion) -> Answer {
+        match question {
+            TraceQuestion::Begin { of: TraceOf::Ports(wanted), snap } => {
+                self.begin(wanted, snap.min(SNAP_MAX))
+            }
+            TraceQuestion::Begin { .. } => {
+                error("this node has no sessions; name a port with --port, or nothing for all ports")
+            }
+            TraceQuestion::Read { id } => self.read(id),
+            TraceQuestion::End { id } => {
+                self.readers.retain(|reader| reader.id.0 != id);
+                self.tracer.close(WatchId(id));
+                Answer::TraceEnded
+            }
+        }
+    }
+
+    fn begin(&mut self, wanted: Vec<String>, snap: usize) -> Answer {
+        let ports = if wanted.is_empty() { self.named.clone() } else { wanted };
+        if ports.is_empty() {
+            return error("this node has no port of Ethernet; tcpdump sees what its TCP and UDP faces carry");
+        }
+        let mut keys = Vec::new();
+        for name in &ports {
+            let at = self.named.iter().position(|known| known == name);
+            let Some(number) = at.and_then(|at| u8::try_from(at).ok()) else {
+                let known = self.named.join(", ");
+                return error(&format!(
+                    "there is no port {name} whose packets could be traced, only {known}"
+                ));
+            };
+            keys.push(PortId(number));
+        }
+        let Some(id) = self.tracer.open(snap) else { return error("there are too many traces already") };
+        self.tracer.watch(id, &keys);
+        self.readers.push(Reader { id, ports, read: Instant::now() });
+        Answer::TraceBegun { id: id.0, ports: self.named.clone() }
+    }
+
+    fn read(&mut self, id: u32) -> Answer {
+        let Some(reader) = self.readers.iter_mut().find(|reader| reader.id.0 == id) else {
+            return error("the trace has ended: nobody had read it for a while");
+        };
+        reader.read = Instant::now();
+        let (records, lost) = self.tracer.read(reader.id, READ_MAX.0, READ_MAX.1);
+        let all: Vec<_> = self.board.list().into_iter().map(|port| port.name).collect();
+        let packets = records.iter().map(|record| traced(record, self.reasons, &all)).collect();
+        Answer::Trace(Box::new(api::TraceRead { of: reader.ports.clone(), lost, packets }))
+    }
+}
+
+fn error(message: &str) -> Answer {
+    Answer::Error { message: message.to_owned() }
+}
+
+fn traced(record: &PortRecord, reasons: &DropTable, ports: &[String]) -> api::TracedPacket {
+    let leaves = record.dispositions.iter().find_map(|disposition| match disposition {
+        Disposition::Sent { port, .. } => Some(*port),
+        _ => None,
+    });
+    let port = record.port.or(leaves).map(|port| name(ports, port)).unwrap_or_default();
+    api::TracedPacket {
+        time_ns: nanoseconds(record.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
+        seid: String::new(),
+        direction: if record.port.is_some() { api::IN } else { api::OUT }.to_owned(),
+        port,
+        key: String::new(),
+        qfi: None,
+        rule: None,
+        matched_ns: None,
+        took_ns: nanoseconds(record.took),
+        verdict: verdict(&record.dispositions, false).to_owned(),
+        frame: frame(record.len, &record.head),
+        dispositions: record
+            .dispositions
+            .iter()
+            .map(|disposition| shown_disposition(disposition, reasons, |port| name(ports, port)))
+            .collect(),
+    }
+}
+
+fn name(ports: &[String], port: PortId) -> String {
+    ports.get(port.index()).cloned().unwrap_or_else(|| format!("port {}", port.0))
+}
+
+/// What became of a packet, in one word.
+pub fn verdict(dispositions: &[Disposition], is_buffered: bool) -> &'static str {
+    match dispositions.last() {
+        Some(Disposition::Sent { .. }) => "sent",
+        Some(Disposition::Dropped(_)) => "dropped",
+        Some(Disposition::ToKernel) => "kernel",
+        None if is_buffered => "buffered",
+        None => "waits",
+    }
+}
+
+/// A duration in nanoseconds; the largest number for one that has more.
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A frame, its front in hexadecimal.
+pub fn frame(len: usize, head: &[u8]) -> api::TracedFrame {
+    let mut octets = String::with_capacity(2 * head.len());
+    for octet in head {
+        octets
+            .extend([octet >> 4, octet & 0xf].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('?')));
+    }
+    api::TracedFrame { len, octets }
+}
+
+/// A disposition, with the name of its port or of its drop reason.
+pub fn shown_disposition(
+    disposition: &Disposition,
+    reasons: &DropTable,
+    name: impl Fn(PortId) -> String,
+) -> PacketDisposition {
+    match disposition {
+        Disposition::Sent { port, len, head } => {
+            PacketDisposition::Sent { port: name(*port), frame: frame(*len, head) }
+        }
+        Disposition::Dropped(reason) => {
+            PacketDisposition::Dropped { reason: reasons.name(*reason).to_owned() }
+        }
+        Disposition::ToKernel => PacketDisposition::Kernel,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::PortView;
+
+    fn traces() -> PortTraces {
+        let ports = ["wan", "lan"].map(|name| PortView::steady(name, "af_packet", 1500));
+        PortTraces::new(Arc::default(), DropTable::ENGINE, PortBoard::new(ports.to_vec()))
+    }
+
+    fn begin(traces: &mut PortTraces, ports: &[&str]) -> Answer {
+        let ports = ports.iter().map(|&port| port.to_owned()).collect();
+        traces.answer(TraceQuestion::Begin { of: TraceOf::Ports(ports), snap: 64 })
+    }
+
+    #[test]
+    fn ports_are_named_or_all() {
+        let mut traces = traces();
+        assert!(matches!(begin(&mut traces, &[]), Answer::TraceBegun { .. }));
+        assert_eq!(traces.tracer.traced().keys[..], [PortId(0), PortId(1)]);
+        assert!(matches!(begin(&mut traces, &["lan"]), Answer::TraceBegun { id: 2, .. }));
+        let Answer::Error { message } = begin(&mut traces, &["vlan"]) else { panic!("there is no vlan") };
+        assert!(message.contains("no port vlan") && message.contains("wan, lan"), "{message}");
+    }
+
+    #[test]
+    fn what_nobody_reads_ends() {
+        let mut traces = traces();
+        begin(&mut traces, &[]);
+        traces.turn();
+        assert!(!traces.tracer.traced().keys.is_empty());
+        traces.readers[0].read -= PATIENCE;
+        traces.turn();
+        assert!(traces.tracer.traced().keys.is_empty());
+        assert!(matches!(traces.answer(TraceQuestion::Read { id: 1 }), Answer::Error { .. }));
+    }
+}

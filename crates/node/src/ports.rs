@@ -1,0 +1,495 @@
+//! Opens the ports of a configuration: devices, programs, routes. What a function asks of its ports is in [`PortRequirements`].
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
+use kaido_engine::port::{Port, TapConfig, TapPort};
+use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes};
+use kaido_xdp::Program;
+
+pub use super::binder::{Binder, Device};
+use super::binder::{NO_PROGRAM, open_packet, spread};
+use super::board::PortBoard;
+use super::dpdk::DpdkDevices;
+use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
+use super::trunk::{Queues, share, trunks};
+use crate::config::{Base, Driver, PortConfig, Spanned};
+use crate::run::StartFault;
+
+/// A worker's queue of a port, and where packets go that are not ours.
+pub type Queue = (Box<dyn Port>, KernelPath);
+
+/// What a function asks of its ports.
+pub trait PortRequirements {
+    /// The program of its AF_XDP ports.
+    type Program: Program + 'static;
+
+    /// Is told how the sockets of every port were opened, before any program is loaded.
+    fn sockets_opened(&mut self, _devices: &[Device]) {}
+
+    /// Whether a program that could not be loaded may be tried again: less is asked of it then.
+    fn asks_for_less(&mut self, _error: &kaido_xdp::Error) -> bool {
+        false
+    }
+
+    /// Loads the program of the port of that number. Long packets are `multi_buffer`.
+    fn program(
+        &self,
+        at: usize,
+        interface: &Interface,
+        multi_buffer: bool,
+    ) -> Result<Self::Program, kaido_xdp::Error>;
+
+    /// Addresses to which tunnels come in by a port; by what is in them, packets are steered to workers.
+    fn tunnel_addresses(&self, port: &PortConfig) -> &[IpAddr];
+
+    /// Whether everything that no other route is for goes to the kernel behind a TAP device.
+    fn is_way_out(&self, tap: &PortConfig) -> bool;
+
+    /// Where packets out of AF_XDP sockets go that are the kernel's.
+    fn kernel_path(&self) -> KernelPath;
+}
+
+/// The interfaces of the ports, in their order, with what had to be made for them. That of a VLAN is its TAP device.
+pub struct Interfaces<'c> {
+    /// What the configuration has for every function.
+    pub base: &'c Base,
+    /// By port.
+    pub interfaces: Vec<Interface>,
+    made: Vec<PortParts>,
+}
+
+/// All ports, and what must live as long as they do.
+pub struct OpenPorts<P> {
+    /// By port.
+    pub devices: Vec<Device>,
+    /// The ports of each interface.
+    trunks: Vec<Vec<usize>>,
+    binder: Binder,
+    /// By worker, then by port.
+    queues: Vec<Vec<Queue>>,
+    programs: Arc<Mutex<Vec<P>>>,
+    routes: Arc<Routes>,
+    watcher: Arc<RouteWatcher>,
+    board: PortBoard,
+    /// Once the workers run.
+    monitor: Option<LinkMonitor>,
+}
+
+/// Why a port cannot be used, and how to mend it.
+pub fn fault(config: &PortConfig, fault: impl std::fmt::Display, help: impl Into<String>) -> StartFault {
+    StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
+}
+
+impl<'c> Interfaces<'c> {
+    /// Looks the interfaces up; TAP devices are made, and DPDK devices opened. Ports that `takes_all` are to receive frames
+    /// to every address.
+    pub fn look(
+        base: &'c Base,
+        pool: &'static FramePool,
+        takes_all: impl Fn(&PortConfig) -> bool,
+    ) -> Result<Self, StartFault> {
+        let mut dpdk = DpdkDevices::new(base, pool);
+        let ports = base.ports.iter().map(Spanned::get_ref);
+        let found = ports.map(|port| interface(port, &mut dpdk, takes_all(port)));
+        let (interfaces, made) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        Ok(Self { base, interfaces, made })
+    }
+
+    /// The ports and the interfaces by which their packets come and go.
+    pub fn wires(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
+        let wires = self.interfaces.iter().zip(&self.made);
+        let wires = wires.map(|(interface, made)| made.trunk.as_ref().unwrap_or(interface));
+        self.base.ports.iter().map(Spanned::get_ref).zip(wires)
+    }
+
+    /// The ports and their interfaces.
+    pub fn ports(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
+        self.base.ports.iter().map(Spanned::get_ref).zip(&self.interfaces)
+    }
+}
+
+impl<P: Program + 'static> OpenPorts<P> {
+    /// Opens every port; no program is attached yet.
+    pub fn open(
+        found: Interfaces<'_>,
+        pool: &'static FramePool,
+        requirements: &mut impl PortRequirements<Program = P>,
+        takes_all: impl Fn(&PortConfig) -> bool,
+    ) -> Result<Self, StartFault> {
+        let base = found.base;
+        let workers = usize::from(*base.node.workers.get_ref());
+        let (routes, wanted) = Routes::new();
+        let binder = Binder::new(&found, pool)?;
+        let trunks = trunks(base.ports.iter().map(Spanned::get_ref));
+        let (mut devices, mut made) = devices(found, &trunks, requirements, takes_all);
+        // By port, then by worker: one, or one for each.
+        let mut opened: Queues = base.ports.iter().map(|_| Vec::new()).collect();
+        let mut sockets: Vec<Sockets> = base.ports.iter().map(|_| Vec::new()).collect();
+        for members in &trunks {
+            let at = members[0];
+            let device = &mut devices[at];
+            let queues = match device.config.driver.get_ref() {
+                Driver::AfXdp => binder.open_xdp(device, |queue, socket| {
+                    let action = "keeping a socket for the program";
+                    let kept = socket.try_clone_to_owned();
+                    let kept = kept.map_err(|source| kaido_xdp::Error::Sys { action, source })?;
+                    sockets[at].push((queue, kept));
+                    Ok(())
+                })?,
+                Driver::AfPacket => vec![open_packet(device)?],
+                Driver::Tap => {
+                    device.opened = "tap".to_owned();
+                    made[at].tap.take().into_iter().map(|tap| Box::new(tap) as Box<dyn Port>).collect()
+                }
+                Driver::Dpdk => {
+                    let queue = made[at].dpdk.take();
+                    device.opened = queue.as_ref().map_or_else(String::new, |queue| queue.how.clone());
+                    queue.into_iter().map(|queue| queue.queue).collect()
+                }
+            };
+            for (&member, queues) in members.iter().zip(share(device, queues)?) {
+                opened[member] = queues;
+            }
+            join(&mut devices, members);
+        }
+        requirements.sockets_opened(&devices);
+        let programs = load_all(&mut devices, &sockets, requirements, binder.multi_buffer)?;
+        trunks.iter().for_each(|members| join(&mut devices, members));
+        // Behind the ports of the configuration come the kernel's sides of those that have one.
+        let mut sides = Vec::new();
+        for (device, made) in devices.iter_mut().zip(made) {
+            let Some(tap) = made.tap.filter(|_| device.opens_side()) else { continue };
+            device.side = Some(PortId(u8::try_from(base.ports.len() + sides.len()).unwrap_or(u8::MAX)));
+            let sharing = if device.is_vlan() { workers } else { 1 };
+            sides.push(spread(device, Box::new(tap), sharing)?);
+        }
+        let paths = devices.iter().map(|device| match (device.side, device.config.driver.get_ref()) {
+            (Some(side), _) => KernelPath::Tap(side),
+            (None, Driver::AfXdp) => requirements.kernel_path(),
+            (None, Driver::AfPacket) => KernelPath::Shared,
+            (None, Driver::Tap | Driver::Dpdk) => KernelPath::None,
+        });
+        let sides = sides.into_iter().map(|side| (side, KernelPath::None));
+        let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
+        for (ports, kernel) in opened.into_iter().zip(paths).chain(sides) {
+            queues.iter_mut().zip(ports).for_each(|(worker, port)| worker.push((port, kernel)));
+        }
+        devices.iter().for_each(Device::warn_of_stripping);
+        let programs = Arc::new(Mutex::new(programs));
+        static_routes(&devices, &routes, requirements);
+        let watcher = watch(&devices, &routes, wanted, &programs)?;
+        // What has no port of its own is counted by the first of its interface.
+        let first = |device: &Device| device.program.filter(|_| device.place == 0);
+        let of_port: Vec<Option<usize>> = devices.iter().map(first).collect();
+        let board = PortBoard::new(devices.iter().map(Device::shown).collect())
+            .with_left_to_kernel(left_to_kernel(programs.clone(), of_port));
+        let watcher = Arc::new(watcher);
+        Ok(Self { devices, trunks, binder, queues, programs, routes, watcher, board, monitor: None })
+    }
+
+    /// The programs, by their numbers.
+    pub fn programs(&self) -> &Arc<Mutex<Vec<P>>> {
+        &self.programs
+    }
+
+    /// The queues, by worker.
+    pub fn take_queues(&mut self) -> Vec<Vec<Queue>> {
+        std::mem::take(&mut self.queues)
+    }
+
+    /// Routes and neighbours.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// Ports as they are shown, now and later.
+    pub fn board(&self) -> &PortBoard {
+        &self.board
+    }
+
+    /// Keeps the ports bound to their interfaces from here on; `hook` is told of every change.
+    ///
+    /// # Errors
+    /// When interfaces cannot be watched.
+    pub fn watch(&mut self, inboxes: Vec<Arc<Inbox>>, hook: Option<LinkHook>) -> Result<(), StartFault> {
+        self.monitor = Some(LinkMonitor::start(MonitoredPorts {
+            binder: self.binder.clone(),
+            devices: self.devices.clone(),
+            trunks: self.trunks.clone(),
+            programs: self.programs.clone(),
+            routes: self.routes.clone(),
+            watcher: self.watcher.clone(),
+            board: self.board.clone(),
+            inboxes,
+            hook,
+        })?);
+        Ok(())
+    }
+
+    /// Attaches the programs: from here on packets come.
+    pub fn attach(&mut self) -> Result<(), StartFault> {
+        let mut programs = lock(&self.programs);
+        for members in &self.trunks {
+            let device = &mut self.devices[members[0]];
+            let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
+            device.attach(program)?;
+            let first = device.clone();
+            for &at in members {
+                self.devices[at].join(&first);
+                self.board.update(at, |port| port.how = self.devices[at].how());
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches the programs.
+    pub fn detach(&mut self) {
+        // First, lest it binds again what comes back now.
+        self.monitor = None;
+        for program in lock(&self.programs).iter_mut() {
+            if let Err(error) = program.detach() {
+                tracing::error!(%error, "a program could not be detached");
+            }
+        }
+    }
+}
+
+/// The sockets of an interface, each with its queue.
+type Sockets = Vec<(u32, OwnedFd)>;
+
+/// Has the further ports of an interface be as the first is.
+fn join(devices: &mut [Device], members: &[usize]) {
+    let first = devices[members[0]].clone();
+    members[1..].iter().for_each(|&member| devices[member].join(&first));
+}
+
+/// Loads the programs of all interfaces with sockets, and tells them of these. Where one is refused, and less may be asked for, all
+/// are loaded again.
+fn load_all<P: Program>(
+    devices: &mut [Device],
+    sockets: &[Sockets],
+    requirements: &mut impl PortRequirements<Program = P>,
+    multi_buffer: bool,
+) -> Result<Vec<P>, StartFault> {
+    let mut programs = Vec::new();
+    let mut at = 0;
+    while let Some(device) = devices.get_mut(at) {
+        if sockets[at].is_empty() {
+            at += 1;
+            continue;
+        }
+        let loaded = requirements.program(at, device.wire(), multi_buffer).and_then(|mut program| {
+            let mut told = sockets[at].iter();
+            told.try_for_each(|(queue, socket)| program.register_socket(*queue, socket.as_fd()))?;
+            Ok(program)
+        });
+        match loaded {
+            Ok(program) => {
+                device.program = Some(programs.len());
+                programs.push(program);
+                at += 1;
+            }
+            Err(error) if requirements.asks_for_less(&error) => {
+                programs.clear();
+                at = 0;
+            }
+            Err(error) => return Err(fault(&device.config, error, NO_PROGRAM)),
+        }
+    }
+    Ok(programs)
+}
+
+/// The lock of what is never left half done.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The addresses of an interface, but those of its link.
+pub fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
+    interface.addresses.iter().filter(|found| !found.link_local).map(|found| found.address)
+}
+
+/// How many queues an interface receives on.
+pub fn receive_queues(name: &str) -> usize {
+    let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
+    let names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)
+}
+
+/// The TAP device of a port, with an Ethernet address, and an MTU where the port has none.
+pub fn tap_config(port: &PortConfig, mac: Option<[u8; 6]>, mtu: Option<u32>) -> TapConfig {
+    TapConfig {
+        name: port.tap_name().unwrap_or_default(),
+        mac,
+        mtu: mtu.filter(|_| port.mtu.is_none()).unwrap_or_else(|| port.mtu()),
+        addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
+        // Behind other devices the kernel is the only neighbour.
+        arp: *port.driver.get_ref() != Driver::Tap,
+    }
+}
+
+/// Reads what programs have left to the kernel, by port. While ports are bound again they are not waited for.
+fn left_to_kernel<P: Program + 'static>(
+    programs: Arc<Mutex<Vec<P>>>,
+    of_port: Vec<Option<usize>>,
+) -> impl Fn() -> Option<Vec<u64>> + Send + Sync {
+    move || {
+        let programs = programs.try_lock().ok()?;
+        let read = |program: &Option<usize>| {
+            let left = programs.get((*program)?)?.left_to_kernel();
+            left.map_err(|error| tracing::warn!(%error, "the counters of a program")).ok()
+        };
+        Some(of_port.iter().map(|program| read(program).unwrap_or(0)).collect())
+    }
+}
+
+/// What was made for a port before its interface could be looked up.
+#[derive(Default)]
+struct PortParts {
+    tap: Option<TapPort>,
+    dpdk: Option<DpdkQueue>,
+    /// The interface of which the port is a VLAN.
+    trunk: Option<Interface>,
+}
+
+/// The queue of a `dpdk` port.
+pub struct DpdkQueue {
+    /// The queue.
+    pub queue: Box<dyn Port>,
+    /// The device's Ethernet address.
+    pub mac: [u8; 6],
+    /// What it is.
+    pub how: String,
+}
+
+/// The interface of a port; a TAP device is made here, and a DPDK device opened, whose address the TAP device has. So it has the
+/// address of an interface of which the port is a VLAN.
+fn interface(
+    port: &PortConfig,
+    dpdk: &mut DpdkDevices<'_>,
+    takes_all: bool,
+) -> Result<(Interface, PortParts), StartFault> {
+    let mut made = PortParts::default();
+    let (mut mac, mut mtu) = (None, None);
+    if *port.driver.get_ref() == Driver::Dpdk {
+        let queue = dpdk.open(port, takes_all)?;
+        mac = Some(queue.mac);
+        made.dpdk = Some(queue);
+    }
+    if port.vlan.is_some() {
+        let trunk = existing(port, port.interface_name())?;
+        if port.mtu.as_ref().is_some_and(|mtu| *mtu.get_ref() > trunk.mtu) {
+            let said = format!("port.mtu: {} is more than the {} of {}", port.mtu(), trunk.mtu, trunk.name);
+            let help = format!("`ip link set {} mtu {}`, or a smaller mtu", trunk.name, port.mtu());
+            return Err(fault(port, said, help));
+        }
+        (mac, mtu) = (Some(trunk.mac), Some(trunk.mtu));
+        made.trunk = Some(trunk);
+    }
+    let Some(name) = port.tap_name() else { return Ok((existing(port, port.interface_name())?, made)) };
+    let tap = TapPort::create(&tap_config(port, mac, mtu))
+        .map_err(|error| fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name"))?;
+    made.tap = Some(tap);
+    Ok((existing(port, &name)?, made))
+}
+
+/// An interface that is there.
+fn existing(port: &PortConfig, name: &str) -> Result<Interface, StartFault> {
+    let found = netlink::interface(name)
+        .map_err(|error| fault(port, error, "`ip link` lists the interfaces of this network namespace"))?;
+    if !found.up {
+        // Not fatal: a carrier may come later, and the other ports work meanwhile.
+        tracing::warn!(
+            port = port.name.get_ref(),
+            interface = name,
+            "the interface is down or has no carrier"
+        );
+    }
+    Ok(found)
+}
+
+/// The ports with their interfaces, not opened yet, and what was made for them.
+fn devices(
+    found: Interfaces<'_>,
+    trunks: &[Vec<usize>],
+    requirements: &impl PortRequirements,
+    takes_all: impl Fn(&PortConfig) -> bool,
+) -> (Vec<Device>, Vec<PortParts>) {
+    let ports: Vec<&PortConfig> = found.base.ports.iter().map(Spanned::get_ref).collect();
+    let (interfaces, mut made) = (found.interfaces, found.made);
+    let parts = ports.iter().zip(interfaces).zip(&mut made);
+    let mut devices: Vec<Device> = parts
+        .map(|((&port, interface), made)| {
+            let trunk = made.trunk.take();
+            Device::new(port, (interface, trunk), takes_all(port), requirements.tunnel_addresses(port))
+        })
+        .collect();
+    for members in trunks.iter().filter(|members| members.iter().any(|&at| ports[at].vlan.is_some())) {
+        for (place, &at) in members.iter().enumerate() {
+            devices[at].place = place;
+        }
+        let of_members = || members.iter().map(|&at| ports[at]);
+        let first = &mut devices[members[0]];
+        first.vids = of_members().map(PortConfig::vid).collect();
+        // What one of them asks for, the queues of all must have.
+        let tunnels = of_members().map(|port| requirements.tunnel_addresses(port)).max_by_key(|to| to.len());
+        first.widen(tunnels.unwrap_or_default(), of_members().any(&takes_all));
+    }
+    (devices, made)
+}
+
+/// Behind a TAP device is the kernel alone: it takes what is in the device's networks and
+/// everything that no other route is for, where the function says so.
+fn static_routes(devices: &[Device], routes: &Routes, requirements: &impl PortRequirements) {
+    let mut fixed = Vec::new();
+    for (number, device) in (0u8..).zip(devices) {
+        if *device.config.driver.get_ref() != Driver::Tap {
+            continue;
+        }
+        let route = Route { port: Some(PortId(number)), gateway: None, metric: u32::MAX };
+        fixed.extend(device.config.addresses.iter().map(|prefix| (prefix.addr, prefix.len, route)));
+        if requirements.is_way_out(&device.config) {
+            routes.set_elsewhere(PortId(number));
+            fixed.push((IpAddr::from([0; 4]), 0, route));
+            fixed.push((IpAddr::from([0; 16]), 0, route));
+        }
+        routes.set_sole_neighbour(PortId(number), device.interface.mac);
+    }
+    routes.set_fixed_routes(fixed);
+}
+
+/// Mirrors the kernel's routes and neighbours, and tells the programs of new addresses.
+fn watch<P: Program + 'static>(
+    devices: &[Device],
+    routes: &Arc<Routes>,
+    wanted: Receiver<NeighbourRequest>,
+    programs: &Arc<Mutex<Vec<P>>>,
+) -> Result<RouteWatcher, StartFault> {
+    let mirrored = (0u8..)
+        .zip(devices)
+        .filter(|(_, device)| *device.config.driver.get_ref() != Driver::Tap)
+        .map(|(number, device)| (PortId(number), device.interface.ifindex))
+        .collect();
+    let told = programs.clone();
+    let on_addresses = move |addresses: &[InterfaceAddress]| {
+        let local: Vec<_> = addresses.iter().map(|found| found.address).collect();
+        for program in lock(&told).iter_mut() {
+            if let Err(error) = program.set_local_addresses(&local) {
+                tracing::error!(%error, "a program was not told of the node's addresses");
+            }
+        }
+    };
+    let settings = WatchSettings { on_addresses: Some(Box::new(on_addresses)), ..WatchSettings::default() };
+    RouteWatcher::start_with(routes.clone(), wanted, mirrored, settings).map_err(|error| {
+        let port = devices.first().map_or_else(String::new, |device| device.config.name.get_ref().clone());
+        StartFault::Port {
+            port,
+            fault: format!("routes and neighbours: {error}"),
+            help: "netlink must be reachable".into(),
+        }
+    })
+}

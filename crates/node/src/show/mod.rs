@@ -1,0 +1,215 @@
+//! `kaido status`, `drops`, `trace` and `capture`: questions to a running node, answers as tables. A function asks and answers in the
+//! same way what only it has.
+
+mod filter;
+mod pcapng;
+mod trace;
+mod workers;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use miette::{IntoDiagnostic, WrapErr, miette};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
+use crate::api::{Answer, Count, Port, Question, Status};
+use crate::config::DEFAULT_SOCKET;
+use crate::function::NetworkFunction;
+
+/// Where the running node answers.
+#[derive(Debug, clap::Args)]
+pub struct ControlTarget {
+    /// The node's control socket.
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    pub socket: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads a number as it is written: 0x000003ef or decimal.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks a node; the answer, which is no refusal.
+///
+/// # Errors
+/// When no node answers, it is of another version, or refuses.
+pub fn ask<A: DeserializeOwned>(socket: &Path, question: &impl Serialize) -> miette::Result<A> {
+    let mut stream = UnixStream::connect(socket).map_err(|error| {
+        miette!(
+            help = "is `kaido run` running, and is its control.socket this path? Name another with --socket",
+            "cannot reach a node at {}: {error}",
+            socket.display()
+        )
+    })?;
+    stream.set_read_timeout(Some(PATIENCE)).into_diagnostic()?;
+    let mut line = serde_json::to_string(question).into_diagnostic()?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).into_diagnostic().wrap_err("the node does not listen")?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).into_diagnostic().wrap_err("the node does not answer")?;
+    let other_version = "the node is of another version";
+    let answer: Value = serde_json::from_str(&answer).into_diagnostic().wrap_err(other_version)?;
+    if answer.get("answer").and_then(Value::as_str) == Some("error") {
+        let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
+        return Err(miette!("the node refused the question: {message}"));
+    }
+    serde_json::from_value(answer).into_diagnostic().wrap_err(other_version)
+}
+
+/// Why an answer to another question is none.
+pub fn unexpected(answer: &impl Serialize) -> miette::Report {
+    let kind = serde_json::to_value(answer).ok();
+    let kind = kind.as_ref().and_then(|answer| answer.get("answer")?.as_str()).unwrap_or("nothing known");
+    miette!(
+        help = "`kaido --version` and the first line of `kaido status` must be the same",
+        "the node answered with `{kind}`, which is no answer to the question: it is of another version"
+    )
+}
+
+/// Prints an answer as JSON.
+///
+/// # Errors
+/// When it cannot be written so.
+pub fn print_json(answer: &impl Serialize) -> miette::Result<()> {
+    println!("{}", serde_json::to_string_pretty(answer).into_diagnostic()?);
+    Ok(())
+}
+
+/// Prints rows under headings, each column as wide as its widest cell.
+pub fn table(headings: &[&str], rows: &[Vec<String>]) {
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(String::len);
+        cells.chain([headings[at].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..headings.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<_> = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        println!("{}", padded.join("  ").trim_end());
+    };
+    line(&mut headings.iter().copied());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+}
+
+/// `kaido status`.
+///
+/// # Errors
+/// When no node answers.
+pub fn status(socket: &Path, json: bool, functions: &[&dyn NetworkFunction]) -> miette::Result<()> {
+    let answer = ask(socket, &Question::Status)?;
+    let Answer::Status(status) = &answer else { return Err(unexpected(&answer)) };
+    if json {
+        return print_json(&answer);
+    }
+    println!(
+        "kaido {}  {} node {}  up {} s",
+        status.version, status.function, status.node_id, status.uptime_s
+    );
+    println!(
+        "{} workers, {} of {} frames of {} bytes free, in {}",
+        status.workers, status.frames_free, status.frames, status.frame_bytes, status.frame_pages
+    );
+    println!("{}", datapath(status));
+    let running = status
+        .function
+        .split(", ")
+        .filter_map(|name| functions.iter().find(|function| function.name() == name));
+    let running: Vec<_> = running.collect();
+    running.iter().for_each(|function| function.print_summary(status));
+    println!();
+    ports(&status.ports);
+    println!();
+    workers::print(&status.per_worker);
+    running.iter().for_each(|function| function.print_status(status));
+    Ok(())
+}
+
+/// Which datapath there is, why where the node has chosen, and what the kernel has forwarded.
+fn datapath(status: &Status) -> String {
+    let Status { datapath, datapath_configured, datapath_reason, .. } = status;
+    let mut text = format!("datapath {datapath}");
+    if datapath != datapath_configured {
+        text.push_str(&format!(" ({datapath_configured}: {datapath_reason})"));
+    }
+    if datapath != "engine" {
+        let of = |value: fn(&Port) -> u64| status.ports.iter().map(value).sum::<u64>();
+        let (packets, bytes) = (of(|port| port.kernel_packets), of(|port| port.kernel_bytes));
+        text.push_str(&format!(": the kernel forwarded {packets} packets, {bytes} B"));
+    }
+    text
+}
+
+/// The ports of `kaido status`.
+fn ports(ports: &[Port]) {
+    let rows: Vec<_> = ports
+        .iter()
+        .map(|port| {
+            vec![
+                port.name.clone(),
+                port.how.clone(),
+                port.state.clone(),
+                port.mtu.to_string(),
+                port.rx_packets.to_string(),
+                port.rx_bytes.to_string(),
+                port.tx_packets.to_string(),
+                port.tx_bytes.to_string(),
+                port.to_kernel.to_string(),
+                port.dropped.to_string(),
+                port.kernel_packets.to_string(),
+            ]
+        })
+        .collect();
+    let headings =
+        ["port", "driver", "state", "mtu", "rx packets", "rx bytes", "tx packets", "tx bytes", "to kernel"];
+    table(&[&headings[..], &["dropped", "in kernel"]].concat(), &rows);
+    for port in ports {
+        if let Some(trouble) = &port.trouble {
+            println!("port {}: {trouble}", port.name);
+        }
+    }
+}
+
+/// Prints named counts under headings.
+pub fn counts(headings: [&str; 2], counts: &[Count]) {
+    let rows: Vec<_> = counts.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
+    table(&headings, &rows);
+}
+
+/// `kaido drops`.
+///
+/// # Errors
+/// When no node answers.
+pub fn drops(socket: &Path, json: bool) -> miette::Result<()> {
+    let answer = ask(socket, &Question::Drops)?;
+    let Answer::Drops { drops } = &answer else { return Err(unexpected(&answer)) };
+    if json {
+        return print_json(&answer);
+    }
+    if drops.is_empty() {
+        println!("nothing was dropped");
+        return Ok(());
+    }
+    let rows: Vec<_> = drops
+        .iter()
+        .map(|drop| {
+            vec![drop.port.clone(), drop.reason.clone(), drop.packets.to_string(), drop.meaning.clone()]
+        })
+        .collect();
+    table(&["port", "reason", "packets", "meaning"], &rows);
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The workers of a function.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kaido_engine::tracer::{PortRecord, Tracer};
+use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
+use kaido_xdp::Program;
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::function::ControlLoop;
+use super::ports::{OpenPorts, Queue};
+use crate::config::Base;
+
+/// The workers of a function.
+pub struct WorkerSet {
+    stop: Arc<AtomicBool>,
+    tracer: Arc<Tracer<PortRecord>>,
+    workers: Vec<WorkerHandle>,
+}
+
+impl WorkerSet {
+    /// Starts a worker for each set of queues, with a function of its own. `first` is the number of the first in the node.
+    pub fn start(
+        base: &Base,
+        first: u8,
+        pool: &'static FramePool,
+        queues: Vec<Vec<Queue>>,
+        mut function: impl FnMut() -> miette::Result<Box<dyn Function>>,
+    ) -> miette::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let tracer = Arc::<Tracer<PortRecord>>::default();
+        let made = (first..).zip(queues).map(|(number, queues)| {
+            let worker = Worker::new(pool, queues, function()?, worker_settings(base, number));
+            Ok(worker.with_tracer(tracer.clone()))
+        });
+        let made: Vec<Worker> = made.collect::<miette::Result<_>>()?;
+        let named = (first..).zip(made);
+        let workers = named
+            .map(|(number, worker)| worker.spawn(format!("worker-{number}"), stop.clone()))
+            .collect::<Result<_, _>>()
+            .into_diagnostic()
+            .wrap_err("cannot start a worker thread")?;
+        Ok(Self { stop, tracer, workers })
+    }
+
+    /// What the workers count.
+    pub fn counters(&self) -> Vec<Arc<WorkerCounters>> {
+        self.workers.iter().map(|worker| worker.counters().clone()).collect()
+    }
+
+    /// Where the workers write down what becomes of the packets of ports.
+    pub fn tracer(&self) -> Arc<Tracer<PortRecord>> {
+        self.tracer.clone()
+    }
+
+    /// Where the workers hear of changes of their ports.
+    pub fn inboxes(&self) -> Vec<Arc<Inbox>> {
+        self.workers.iter().map(|worker| worker.inbox().clone()).collect()
+    }
+
+    /// Whether a worker has ended by itself.
+    pub fn has_lost(&self) -> bool {
+        self.workers.iter().any(WorkerHandle::is_finished)
+    }
+
+    /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
+    /// A control loop that ends without being told to has lost a worker.
+    ///
+    /// # Errors
+    /// When a worker has ended by itself, or panicked.
+    pub fn end<P: Program + 'static>(
+        self,
+        opened: &mut OpenPorts<P>,
+        control: &ControlLoop,
+    ) -> miette::Result<()> {
+        let died = !control.is_stopping();
+        opened.detach();
+        self.stop.store(true, Ordering::Relaxed);
+        let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();
+        if died || panicked > 0 {
+            return Err(miette!(
+                help = "the log above says why; please report it",
+                "a worker ended unexpectedly"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn worker_settings(base: &Base, number: u8) -> WorkerSettings {
+    WorkerSettings {
+        cpu: base.node.cpus.get_ref().get(usize::from(number)).copied(),
+        sample_batches: base.metrics.sampling(),
+        spin_rounds: if base.node.busy_poll { None } else { WorkerSettings::default().spin_rounds },
+        ..WorkerSettings::default()
+    }
+}

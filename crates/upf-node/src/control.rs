@@ -1,0 +1,562 @@
+//! The control loop: PFCP datagrams, timers, and the control socket, in one thread.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kaido_engine::port::DatagramRooms;
+use kaido_engine::{BATCH_MAX, PortTotals};
+use kaido_n4::{Seid, Teid};
+use kaido_node::api::{Answer, Count, TraceQuestion};
+use kaido_node::board::PortBoard;
+use kaido_node::config::Prefix;
+use kaido_node::function::{ControlLoop, DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
+use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, Transmit, UnreportedUsage, send_all};
+use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::node::ControlPlaneMessage;
+use kaido_upf::record::{KeyParts, RecordForm};
+use kaido_upf::slow_path::SlowPathReason;
+use kaido_upf_xdp::offload::PassReason;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::Value;
+
+use super::api::{self, SessionsOf, UpfAnswer, UpfQuestion};
+use super::control_guard::ControlGuard;
+use super::datapath::Choice;
+use super::kernel_watch::KernelWatch;
+use super::lag::Lag;
+use super::memory::Watch;
+use super::metrics::MetricsQuestion;
+use super::n4_tunnels::N4Tunnels;
+use super::offload::{self, KernelCounts};
+use super::ports::KernelCounters;
+use super::trace;
+use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
+
+/// Longest wait: how soon what has no deadline is done, such as echo requests that are due.
+const PACE: Duration = Duration::from_millis(100);
+/// The same with a datapath in the kernel, whose events wake nobody: the latency of their usage reports.
+const PACE_IN_KERNEL: Duration = Duration::from_millis(10);
+/// The same while a request waits for workers to come to the end of a batch.
+const PACE_WAITING: Duration = Duration::from_micros(200);
+/// Datagrams taken from one socket before the others have their turn.
+const DATAGRAMS_A_TURN: usize = 256;
+/// The same where most are of strangers, which are set aside: more than come while a turn lasts.
+const DATAGRAMS_SET_ASIDE: usize = 8192;
+/// Control planes whose socket is kept before those that are gone are looked for.
+const SPOKEN_TO_MAX: usize = 4096;
+/// Messages that wait to be sent together.
+const ANSWERS_HELD: usize = 32;
+/// Most sessions in one answer.
+const SESSIONS_LISTED_MAX: usize = 10_000;
+/// Most GTP-U paths in one answer.
+const PATHS_SHOWN_MAX: usize = 1000;
+/// How long control planes have to release their associations when the node stops.
+const RELEASE_GRACE: Duration = Duration::from_secs(2);
+/// How long those that have not are waited for between two acknowledgements of last usage reports.
+const FAREWELL_GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for all of them.
+const FAREWELL_MAX: Duration = Duration::from_secs(30);
+
+/// Everything that the control loop works on.
+pub(super) struct Control {
+    pub(super) endpoint: Endpoint<Upf>,
+    pub(super) sockets: Vec<UdpSocket>,
+    /// GTP-U with control planes that no port leads to.
+    pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
+    /// Of the sockets of PFCP and of the metrics.
+    pub(super) control_guard: ControlGuard,
+    pub(super) lag: Lag,
+    pub(super) memory: Watch,
+    /// Questions of the node, and whether it is to stop.
+    pub(super) control: ControlLoop,
+    pub(super) ports: PortBoard,
+    /// Which datapath there is, and why.
+    pub(super) choice: Choice,
+    /// Of the datapath in the kernel, where there is one.
+    pub(super) kernel: Option<KernelCounters>,
+    pub(super) kernel_watch: Option<KernelWatch>,
+    /// Who asks for metrics.
+    pub(super) scrapes: MetricsQuestion,
+    /// Control planes that are listened to; empty for all.
+    pub(super) allow: Vec<Prefix>,
+    /// Datagrams from elsewhere.
+    pub(super) unknown_peers: u64,
+    /// Datagrams of those who have no association, and who come last.
+    pub(super) waiting: UnknownPeers,
+    /// The socket that a control plane spoke to last, where there are several.
+    pub(super) spoken_to: HashMap<IpAddr, usize>,
+    /// Room for the datagrams of PFCP that one call takes.
+    pub(super) rooms: DatagramRooms,
+    /// Room for one datagram of N4 tunnels.
+    pub(super) buffer: Box<[u8]>,
+}
+
+/// Rooms in which a datagram that is longer than any that is looked at can be told from it.
+pub(super) fn datagram_rooms() -> DatagramRooms {
+    DatagramRooms::new(DATAGRAM_MAX + 1)
+}
+
+/// Room for the longest UDP payload.
+pub(super) fn datagram_buffer() -> Box<[u8]> {
+    vec![0; 65_535].into()
+}
+
+impl Control {
+    /// Turns until the node is to stop or `failed` says so, then lets the control planes release what they have.
+    pub(super) fn run(&mut self, failed: impl Fn() -> bool) {
+        while !self.control.is_stopping() && !failed() {
+            self.turn();
+        }
+        let mut out = Vec::new();
+        self.endpoint.request_release(Instants::now(), RELEASE_GRACE, &mut out);
+        self.send(&out, None);
+        let deadline = Instant::now() + RELEASE_GRACE;
+        while self.endpoint.peers().next().is_some() && Instant::now() < deadline {
+            self.turn();
+        }
+        self.tell_last_usage();
+    }
+
+    /// Ends the sessions of control planes that have not released their associations, tells them the last usage, and the log
+    /// what they could not be told.
+    fn tell_last_usage(&mut self) {
+        self.endpoint.end_sessions();
+        let began = Instant::now();
+        let mut progress = (began, self.endpoint.last_reports_acknowledged());
+        while !self.endpoint.is_told()
+            && progress.0.elapsed() < FAREWELL_GRACE
+            && began.elapsed() < FAREWELL_MAX
+        {
+            self.turn();
+            let acknowledged = self.endpoint.last_reports_acknowledged();
+            if acknowledged != progress.1 {
+                progress = (Instant::now(), acknowledged);
+            }
+        }
+        for UnreportedUsage { node, sessions, octets } in self.endpoint.abandon(Instants::now()) {
+            let node = node.map_or_else(|| "a control plane".to_owned(), |node| node.to_string());
+            tracing::error!(
+                node,
+                sessions,
+                octets,
+                "usage was not reported: the control plane does not answer"
+            );
+        }
+    }
+
+    fn turn(&mut self) {
+        self.control.beat();
+        self.wait();
+        self.control_guard.turn();
+        if let Some(percent) = self.lag.look(Instant::now()) {
+            self.endpoint.set_lag(percent);
+        }
+        if let Some(watch) = &mut self.kernel_watch {
+            let counts = || self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
+            watch.turn(Instant::now(), self.endpoint.service_mut(), counts);
+        }
+        if let Some(is_short) = self.memory.look(Instant::now()) {
+            self.endpoint.service_mut().set_memory_is_short(is_short);
+        }
+        for at in 0..self.sockets.len() {
+            self.receive(at);
+        }
+        self.serve_strangers();
+        self.hear_tunnels();
+        let mut out = Vec::new();
+        self.endpoint.poll(Instants::now(), &mut out);
+        self.send(&out, None);
+        let unknown_peers = self.unknown_peers + self.waiting.dropped();
+        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers);
+        let in_kernel = self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
+        self.control.serve(&mut UpfView {
+            endpoint: &mut self.endpoint,
+            ports: &self.ports,
+            choice: &self.choice,
+            kernel_watch: self.kernel_watch.as_ref(),
+            in_kernel,
+            unknown_peers: [self.unknown_peers, self.waiting.dropped()],
+        });
+    }
+
+    fn wait(&self) {
+        let notifier = self.control.notifier();
+        notifier.arm();
+        // Checked after the notifier was armed: who has an event from now on notifies.
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: self.idle_for().subsec_nanos().into() };
+        let own = [notifier.as_fd()].into_iter().chain(self.sockets.iter().map(AsFd::as_fd));
+        let tunnels = self.n4_tunnels.iter().flat_map(|tunnels| tunnels.descriptors());
+        let descriptors = own.chain(tunnels);
+        let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // A signal ends the wait early, which is as well.
+        let _ = poll(&mut polled, Some(&timeout));
+        notifier.disarm();
+    }
+
+    /// How long nothing has to be done, if nobody says anything: less than a second.
+    fn idle_for(&self) -> Duration {
+        let upf = self.endpoint.service();
+        let (_, events) = upf.node().events();
+        let is_asked = !self.control.is_quiet();
+        if is_asked || events > 0 || !self.waiting.is_empty() || self.endpoint.has_more() {
+            return Duration::ZERO;
+        }
+        let hurries = self.endpoint.is_waiting() || self.scrapes.is_busy();
+        let pace = match self.kernel {
+            _ if hurries => PACE_WAITING,
+            Some(_) => PACE_IN_KERNEL,
+            None => PACE,
+        };
+        let now = Instants::now();
+        let due_in =
+            upf.next_due().map(|at| at.duration_since(self.endpoint.node_time(now)).unwrap_or_default());
+        let deadline_in = self.endpoint.next_deadline().map(|at| at.saturating_duration_since(now.monotonic));
+        due_in.into_iter().chain(deadline_in).fold(pace, Duration::min)
+    }
+
+    fn receive(&mut self, at: usize) {
+        let mut rooms = std::mem::take(&mut self.rooms);
+        let mut out = Vec::new();
+        let (mut known, mut set_aside) = (0, 0);
+        while known < DATAGRAMS_A_TURN && set_aside < DATAGRAMS_SET_ASIDE {
+            let received = match rooms.receive(&self.sockets[at], BATCH_MAX) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    // ICMP errors of earlier datagrams come out here; the retries handle their loss.
+                    tracing::debug!(%error, "PFCP socket");
+                    known += 1;
+                    continue;
+                }
+            };
+            for (from, datagram) in rooms.datagrams() {
+                let count =
+                    if self.datagram(at, from, datagram, &mut out) { &mut known } else { &mut set_aside };
+                *count += 1;
+            }
+            if received < BATCH_MAX {
+                break;
+            }
+        }
+        self.send(&out, Some(at));
+        self.rooms = rooms;
+    }
+
+    /// Serves a datagram of a control plane, or sets one of anybody else aside: says which.
+    fn datagram(&mut self, at: usize, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) -> bool {
+        if !self.allow.is_empty() && !self.allow.iter().any(|prefix| prefix.contains(from.ip())) {
+            self.unknown_peers += 1;
+            return false;
+        }
+        if !self.endpoint.is_expected(from.ip()) {
+            self.waiting.put(from, at, datagram);
+            return false;
+        }
+        self.lag.heard();
+        self.endpoint.handle(Instants::now(), from, datagram, out);
+        self.remember(from, at);
+        if out.len() >= ANSWERS_HELD {
+            self.send(out, Some(at));
+            out.clear();
+        }
+        true
+    }
+
+    /// Hands the workers what came in tunnels over N4.
+    fn hear_tunnels(&mut self) {
+        let Some(tunnels) = &self.n4_tunnels else { return };
+        let node = self.endpoint.service().node();
+        tunnels.receive(&mut self.buffer, |own, from, octets| {
+            if let Some(endpoint) = node.settings.endpoint(own) {
+                node.hear_control_plane(ControlPlaneMessage { from, endpoint, octets: octets.into() });
+            }
+        });
+    }
+
+    /// Serves some of those who have no association, after all who have.
+    fn serve_strangers(&mut self) {
+        for _ in 0..SERVED_A_TURN {
+            let Some(WaitingDatagram { from, socket, datagram }) = self.waiting.take() else { return };
+            self.lag.heard();
+            let mut out = Vec::new();
+            self.endpoint.handle(Instants::now(), from, &datagram, &mut out);
+            self.remember(from, socket);
+            self.send(&out, Some(socket));
+        }
+    }
+
+    /// Keeps by which of our addresses a control plane knows us.
+    fn remember(&mut self, from: SocketAddr, at: usize) {
+        let address = from.ip();
+        let is_news = self.sockets.len() > 1 && self.spoken_to.get(&address) != Some(&at);
+        if !is_news || !self.endpoint.is_peer(address) {
+            return;
+        }
+        if self.spoken_to.len() >= SPOKEN_TO_MAX {
+            let endpoint = &self.endpoint;
+            self.spoken_to.retain(|&address, _| endpoint.is_peer(address));
+        }
+        self.spoken_to.insert(address, at);
+    }
+
+    /// The first of the family of `to`.
+    fn usual_socket(&self, to: SocketAddr) -> Option<usize> {
+        self.sockets
+            .iter()
+            .position(|socket| socket.local_addr().is_ok_and(|own| own.is_ipv4() == to.is_ipv4()))
+    }
+
+    /// Sends from the socket that was spoken to, or that the control plane knows.
+    fn send(&self, out: &[Transmit], from: Option<usize>) {
+        let lost = |transmit: &Transmit, error: std::io::Error| {
+            tracing::debug!(to = %transmit.to, %error, "a PFCP message could not be sent; it will be retried");
+        };
+        if let Some(socket) = from.and_then(|at| self.sockets.get(at)) {
+            return send_all(socket, out, lost);
+        }
+        for transmit in out {
+            let known = self.spoken_to.get(&transmit.to.ip()).copied();
+            match known.or_else(|| self.usual_socket(transmit.to)).and_then(|at| self.sockets.get(at)) {
+                Some(socket) => send_all(socket, [transmit], lost),
+                None => {
+                    tracing::warn!(to = %transmit.to, "no listening address of the family of this control plane");
+                }
+            }
+        }
+    }
+}
+
+/// What questions are answered from.
+struct UpfView<'c> {
+    endpoint: &'c mut Endpoint<Upf>,
+    ports: &'c PortBoard,
+    choice: &'c Choice,
+    kernel_watch: Option<&'c KernelWatch>,
+    /// By port, where there is a datapath in the kernel.
+    in_kernel: Vec<KernelCounts>,
+    /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
+    unknown_peers: [u64; 2],
+}
+
+impl FunctionView for UpfView<'_> {
+    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
+        let port = |(at, mut totals): (usize, PortTotals)| {
+            offload::add_to(&mut totals, at, &self.in_kernel);
+            (totals, self.in_kernel.get(at).map(offload::forwarded).unwrap_or_default())
+        };
+        FunctionStatus {
+            datapath: DatapathChoice {
+                chosen: self.choice.chosen.name(),
+                configured: self.choice.configured.name(),
+                reason: self.choice.reason.clone(),
+            },
+            counted: by_workers.into_iter().enumerate().map(port).collect(),
+            more: reply(&self.upf_status()),
+        }
+    }
+
+    fn answer(&mut self, question: &Value) -> Option<Value> {
+        let question = match own_question(question, &UpfQuestion::NAMES)? {
+            Ok(question) => question,
+            Err(answer) => return Some(answer),
+        };
+        Some(reply(&match question {
+            UpfQuestion::Sessions { skip, limit, of } if of == SessionsOf::default() => {
+                self.sessions(skip, limit)
+            }
+            UpfQuestion::Sessions { skip, limit, of } => {
+                let found = wanted(self.endpoint.service_mut(), of);
+                let listed = found.iter().skip(skip).take(limit.min(SESSIONS_LISTED_MAX));
+                UpfAnswer::Sessions { total: found.len(), sessions: listed.map(session).collect() }
+            }
+            UpfQuestion::Session { seid } => detail(self.endpoint.service_mut(), Seid(seid)),
+        }))
+    }
+
+    fn trace(&mut self, question: TraceQuestion) -> Answer {
+        let now = self.endpoint.node_time(Instants::now());
+        trace::answer(self.endpoint.service_mut(), &self.ports.list(), question, now)
+    }
+}
+
+impl UpfView<'_> {
+    fn sessions(&self, skip: usize, limit: usize) -> UpfAnswer {
+        let upf = self.endpoint.service();
+        let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
+        UpfAnswer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
+    }
+
+    fn upf_status(&self) -> api::UpfStatus {
+        let upf = self.endpoint.service();
+        let node = upf.node();
+        let volume = upf.volume();
+        let peers = self.endpoint.peers().map(|peer| api::Peer {
+            node_id: peer.node_id.to_string(),
+            address: peer.address.to_string(),
+            up: !peer.down,
+            sessions: peer.sessions,
+        });
+        let pfcp = self.endpoint.counters().samples().filter(|sample| sample.value > 0).map(|sample| {
+            let name = match sample.label {
+                Some((_, value)) => format!("{} {value}", sample.name),
+                None => sample.name.to_owned(),
+            };
+            Count { name, count: sample.value }
+        });
+        let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
+        let unknown_peers = names.into_iter().zip(self.unknown_peers).filter(|(_, count)| *count > 0);
+        let unknown_peers = unknown_peers.map(|(name, count)| Count { name: name.to_owned(), count });
+        api::UpfStatus {
+            sessions: upf.len(),
+            sessions_max: node.settings.sessions_max,
+            table_pages: node.table.memory().pages.to_string(),
+            uplink_bytes: volume.uplink_bytes,
+            downlink_bytes: volume.downlink_bytes,
+            forms: upf.forms().map(form).collect(),
+            slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
+            kernel: upf.kernel_records().map(|records| self.in_kernel(records)),
+            peers: peers.collect(),
+            paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
+            pfcp: pfcp.chain(unknown_peers).collect(),
+        }
+    }
+
+    /// The kernel's datapath, which has so many records.
+    fn in_kernel(&self, records: usize) -> api::OffloadStatus {
+        let ports = self.ports.list();
+        let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
+        let refusal = |(at, why): (usize, String)| {
+            let port = ports.get(at).map_or_else(String::new, |port| port.name.clone());
+            api::KernelRefusal { port, why }
+        };
+        api::OffloadStatus {
+            records,
+            handed: self.handed(),
+            refusals: refusals.into_iter().map(refusal).collect(),
+            idle: self.kernel_watch.and_then(KernelWatch::idle).map(str::to_owned),
+        }
+    }
+
+    /// What the kernel's datapath left, by reason, of all ports.
+    fn handed(&self) -> Vec<Count> {
+        let count = |hand| self.in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
+        let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
+        counts.filter(|(_, count)| *count > 0).map(|(name, count)| Count { name, count }).collect()
+    }
+}
+
+fn slow_path((reason, packets): (SlowPathReason, u64)) -> Option<api::SlowPath> {
+    let (name, sentence) = (reason.name().to_owned(), reason.sentence());
+    (packets > 0).then_some(api::SlowPath { reason: name, sentence, packets })
+}
+
+fn form((form, sessions): (RecordForm, u32)) -> api::Form {
+    let reason = match form {
+        RecordForm::Wide(reason) => Some([reason.name().to_owned(), reason.to_string()]),
+        _ => None,
+    };
+    api::Form { path: form.name().to_owned(), reason, sessions }
+}
+
+fn path(path: &PathSummary) -> api::GtpuPath {
+    api::GtpuPath {
+        peer: path.peer.to_string(),
+        up: path.up,
+        tunnels: path.tunnels,
+        echo_requests: path.requests,
+        echo_responses: path.responses,
+        failures: path.failures,
+        restarts: path.restarts,
+    }
+}
+
+fn session(summary: &SessionSummary) -> api::Session {
+    let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
+    let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
+    let fdb = summary.fdb.iter().flatten().map(ToString::to_string);
+    let tunnels =
+        |ends: &[(Teid, IpAddr)]| ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect();
+    let [pdrs, fars, qers, urrs] = summary.rules;
+    api::Session {
+        seid: format!("{:#018x}", summary.seid.0),
+        cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
+        imsi: summary.imsi.map(|imsi| imsi.to_string()),
+        ue: v4.into_iter().chain(v6).chain(fdb).collect(),
+        local: tunnels(&summary.local),
+        remote: tunnels(&summary.remote),
+        pdrs,
+        fars,
+        qers,
+        urrs,
+        uplink_bytes: summary.volume.uplink_bytes,
+        downlink_bytes: summary.volume.downlink_bytes,
+        uplink_packets: summary.volume.uplink_packets,
+        downlink_packets: summary.volume.downlink_packets,
+    }
+}
+
+/// The sessions that meet all that is asked for: looked up by one of it, whatever number of sessions there are.
+fn wanted(upf: &mut Upf, of: SessionsOf) -> Vec<SessionSummary> {
+    let mut found = match of {
+        SessionsOf { seid: Some(seid), .. } => upf.sessions_of(TraceFilter::Session(Seid(seid))),
+        SessionsOf { ue: Some(address), .. } => upf.sessions_of(TraceFilter::Ue(address)),
+        SessionsOf { teid: Some(teid), .. } => upf.sessions_of_teid(Teid(teid)),
+        SessionsOf { imsi: Some(imsi), .. } => upf.sessions_of_imsi(imsi),
+        SessionsOf { .. } => Vec::new(),
+    };
+    let has_ue = |summary: &SessionSummary, wanted: IpAddr| {
+        let v4 = summary.ue.ipv4.map(|own| Prefix { addr: own.into(), len: 32 });
+        let v6 = summary.ue.ipv6.map(|own| Prefix { addr: own.addr.into(), len: own.len });
+        v4.into_iter().chain(v6).any(|own| own.contains(wanted))
+    };
+    found.retain(|summary| {
+        of.ue.is_none_or(|ue| has_ue(summary, ue))
+            && of.imsi.is_none_or(|imsi| summary.imsi == Some(imsi))
+            && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
+    });
+    found
+}
+
+fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {
+    let key = match share.key.parts() {
+        KeyParts::Tunnel(endpoint, teid) => {
+            let local = endpoints.get(usize::from(endpoint.0)).map_or_else(String::new, IpAddr::to_string);
+            format!("{:#x}@{local}", teid.0)
+        }
+        KeyParts::Ipv4(_, address) => address.to_string(),
+        KeyParts::Ipv6(_, address) => format!("{address}/64"),
+        KeyParts::Member(_) => "member of a 5G virtual network".to_owned(),
+        KeyParts::Framed(_, route) => format!("{route} behind the UE"),
+        KeyParts::Ethernet(..) => "Ethernet".to_owned(),
+    };
+    let mut left: Vec<_> = share.left.iter().map(ToString::to_string).collect();
+    if left.is_empty() && !share.held {
+        left.push(
+            "there is no room in the kernel, or the address is of no pool of its network instance".to_owned(),
+        );
+    }
+    api::KernelShare { key, held: share.held, left }
+}
+
+/// A session and its rules.
+fn detail(upf: &mut Upf, seid: Seid) -> UpfAnswer {
+    let rules = upf.rules_of(seid).map(serde_json::to_value);
+    let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
+    match (summary, rules) {
+        (Some(summary), Some(Ok(rules))) => {
+            let shares = upf.kernel_shares(seid).unwrap_or_default();
+            let endpoints = &upf.node().settings.endpoints;
+            let kernel = shares.iter().map(|share| kernel_share(share, endpoints)).collect();
+            UpfAnswer::Session(Box::new(api::SessionDetail { session: session(&summary), kernel, rules }))
+        }
+        (_, Some(Err(error))) => UpfAnswer::Error { message: format!("the rules cannot be shown: {error}") },
+        _ => UpfAnswer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+//! The UPF as a function of a node: configuration, ports, control loop, the offload, and what it shows.
+//!
+//! The packets' way is `kaido-upf`'s, N4 is `kaido-pfcp`'s, and the programs in the kernel are `kaido-upf-xdp`'s; this is what joins
+//! them with a node.
+
+mod api;
+mod choice;
+mod config;
+mod control;
+mod control_guard;
+mod datapath;
+mod exits;
+mod kernel_return;
+mod kernel_watch;
+mod lag;
+mod listen;
+mod memory;
+mod metrics;
+mod n4_tunnels;
+mod offload;
+mod ports;
+mod session;
+mod show;
+mod trace;
+mod unknown_peers;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::{FromArgMatches, Subcommand};
+use kaido_engine::FramePool;
+use kaido_metrics::Family;
+use kaido_n4::Ipv6Prefix;
+use kaido_node::StartFault;
+use kaido_node::api::Status;
+use kaido_node::board::Heartbeat;
+use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned};
+use kaido_node::function::{
+    ConfiguredFunction, DatapathAdvice, FlowSelector, FunctionContext, NetworkFunction, Running,
+};
+use kaido_node::show::ControlTarget;
+use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
+use kaido_upf::control::{UePool, Upf};
+use kaido_upf::node::Node;
+use kaido_upf::path::Path;
+use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
+use thiserror::Error;
+
+use self::choice::{Advice, PortFacts, by_ports};
+use self::control::{Control, datagram_buffer, datagram_rooms};
+use self::control_guard::ControlGuard;
+use self::kernel_watch::KernelWatch;
+use self::lag::Lag;
+use self::listen::listen;
+use self::memory::Memory;
+use self::metrics::{Sources, UpfMetrics};
+use self::ports::Ports;
+use self::show::SessionsArgs;
+use self::unknown_peers::UnknownPeers;
+use crate::config::{UpfConfig, UpfPort};
+
+/// Octets of the tables for a session, rounded up: huge pages are whole.
+const SESSION_BYTES: u64 = 512;
+
+/// UPF and PGW-U.
+pub struct UpfFunction;
+
+// Commands that only a user plane has. No doc comment: it would describe the whole command line.
+#[derive(Debug, clap::Subcommand)]
+enum UpfCommand {
+    /// List the sessions of a running user plane.
+    Sessions {
+        #[command(flatten)]
+        at: ControlTarget,
+        /// Sessions to pass over.
+        #[arg(long, default_value_t = 0)]
+        skip: usize,
+        /// Most sessions to list.
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        of: SessionsArgs,
+    },
+    /// Show a session with its rules as they are installed.
+    Session {
+        /// Its SEID, as `kaido sessions` shows it.
+        #[arg(value_parser = trace::seid)]
+        seid: u64,
+        #[command(flatten)]
+        at: ControlTarget,
+    },
+}
+
+impl NetworkFunction for UpfFunction {
+    fn schema(&self) -> FunctionSchema {
+        config::SCHEMA
+    }
+
+    fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
+        Ok(Box::new(UpfConfig::read(part)?))
+    }
+
+    fn families(&self) -> &'static [Family] {
+        metrics::families::FAMILIES
+    }
+
+    fn selectors(&self) -> &'static [FlowSelector] {
+        &trace::SELECTORS
+    }
+
+    fn commands(&self, command: clap::Command) -> clap::Command {
+        UpfCommand::augment_subcommands(command)
+    }
+
+    fn execute(&self, command: &clap::ArgMatches) -> Option<miette::Result<()>> {
+        UpfCommand::has_subcommand(command.subcommand_name()?).then(|| {
+            match UpfCommand::from_arg_matches(command).into_diagnostic()? {
+                UpfCommand::Sessions { at, skip, limit, of } => {
+                    show::sessions(&at.socket, at.json, (skip, limit), of.wanted())
+                }
+                UpfCommand::Session { seid, at } => session::session(&at.socket, at.json, seid),
+            }
+        })
+    }
+
+    fn print_summary(&self, status: &Status) {
+        show::print_summary(status);
+    }
+
+    fn print_status(&self, status: &Status) {
+        show::print_status(status);
+    }
+}
+
+impl ConfiguredFunction for UpfConfig {
+    fn schema(&self) -> FunctionSchema {
+        config::SCHEMA
+    }
+
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn check(&self, findings: &mut Findings) {
+        config::check::check(self, findings);
+    }
+
+    fn summary(&self) -> String {
+        format!("{} ports, up to {} sessions", self.base.ports.len(), self.node.sessions_max.get_ref())
+    }
+
+    fn table_bytes(&self) -> u64 {
+        u64::from(*self.node.sessions_max.get_ref()) * SESSION_BYTES
+    }
+
+    fn has_tunnels(&self, port: &PortConfig) -> bool {
+        self.of_port(port).is_some_and(UpfPort::is_gtpu)
+    }
+
+    fn advise_datapath(&self, copies: &[Option<bool>], frames: u64) -> Option<DatapathAdvice> {
+        let ports = self.ports().zip(copies);
+        let ports: Vec<_> =
+            ports.map(|((config, of_port), &copies)| PortFacts { config, of_port, copies }).collect();
+        let Advice { is_kernel, reason } = by_ports(&ports);
+        Some(DatapathAdvice { is_kernel, reason, no_room: datapath::no_room_for_tables(self, frames) })
+    }
+
+    fn run(&self, context: FunctionContext) -> miette::Result<()> {
+        run(self, context)
+    }
+}
+
+/// Why a user plane could not start.
+#[derive(Debug, Error, Diagnostic)]
+enum UpfStartFault {
+    /// A port could not be opened.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Port(#[from] StartFault),
+    /// The kernel did not take the datapath.
+    #[error("node.datapath: {fault}")]
+    #[diagnostic(help(
+        "it needs root, or CAP_BPF and CAP_NET_ADMIN, and memory for the maps; or use datapath = \"engine\""
+    ))]
+    Datapath {
+        /// What went wrong.
+        fault: String,
+    },
+    /// There is not so much memory.
+    #[error("node.sessions_max: {fault}")]
+    #[diagnostic(help("set it to as many sessions as there are to be, or give the node more memory"))]
+    Memory {
+        /// What it would take, and what there is.
+        fault: String,
+    },
+    /// A listening address could not be bound.
+    #[error("pfcp.listen: cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: std::io::Error,
+        /// How to mend it.
+        #[help]
+        help: String,
+    },
+}
+
+/// Runs a user plane until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, or that a worker died.
+fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
+    let pool = context.pool;
+    let addresses = config.pfcp.listen.get_ref().iter().map(|listen| listen.0);
+    let sockets = listen(addresses, |address| config.base.makes(address)).map_err(|(address, error)| {
+        let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
+        UpfStartFault::Listen { address, error, help }
+    })?;
+    check_memory(config, pool)?;
+    let mut ports = Ports::open(config, pool)?;
+    let control_guard = guard(&ports, &sockets, context.scraped.take())
+        .into_diagnostic()
+        .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
+    let settings = ports.settings(config)?;
+    let (node, events) = ports
+        .cells()?
+        .map_or_else(
+            || Node::new(settings.clone()),
+            |(usage, policers)| Node::beside_kernel(settings.clone(), usage, policers),
+        )
+        .into_diagnostic()
+        .wrap_err("node.sessions_max: no memory for so many sessions")?;
+    let mut upf = Upf::new(node.clone(), events, ue_pools(config, &node)).into_diagnostic()?;
+    if let Some(kernel) = ports.take_kernel(&node)? {
+        upf.set_kernel(Box::new(kernel));
+    }
+    let queues = ports.opened.take_queues();
+    let kernel_return = Arc::new(ports.kernel_return());
+    let worker_set = context.start_workers(&config.base, queues, || {
+        let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
+        let path = path.with_kernel_return(kernel_return.clone());
+        Ok(Box::new(match &ports.n4_tunnels {
+            Some(link) => path.with_control_plane(link.clone()),
+            None => path,
+        }))
+    })?;
+    ports.opened.attach()?;
+    let exits = ports.exit_watch();
+    let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
+    ports.watch(&node.settings, worker_set.inboxes())?;
+    let board = ports.opened.board().clone();
+    let workers = worker_set.counters();
+    tracing::info!(
+        node_id,
+        frames = pool.frames(),
+        pages = %pool.pages(),
+        ports = board.count(),
+        workers = workers.len(),
+        "the user plane runs"
+    );
+    node.listen(context.notifier().clone());
+    let choice = ports.choice().clone();
+    let datapath = choice.chosen;
+    let kernel = || choice.is_kernel().then(|| ports.kernel_counters());
+    let sources = Sources { board: board.clone(), node: node.clone(), kernel: kernel() };
+    let (metrics, scrapes) = UpfMetrics::new(sources, context.notifier().clone());
+    warn_of_strangers(config);
+    if config.gtpu.bind_gnb && datapath != Datapath::Engine {
+        tracing::info!(
+            "gtpu.bind_gnb: the uplink of bound sessions stays with the workers, as the kernel does not compare outer sources"
+        );
+    }
+    let control = context.run(Running {
+        node_id: Some(node_id),
+        datapath: datapath.name(),
+        board: board.clone(),
+        workers,
+        metrics: Box::new(metrics),
+        heartbeat: Heartbeat::new(),
+    });
+    let mut control = Control {
+        control,
+        endpoint,
+        lag: Lag::of(&sockets),
+        memory: memory::Watch::new(Instant::now()),
+        sockets,
+        n4_tunnels: ports.n4_tunnels.clone(),
+        control_guard,
+        ports: board,
+        choice: choice.clone(),
+        kernel: kernel(),
+        kernel_watch: exits.map(KernelWatch::new),
+        scrapes,
+        allow: config.pfcp.allow.clone(),
+        unknown_peers: 0,
+        waiting: UnknownPeers::default(),
+        spoken_to: HashMap::new(),
+        rooms: datagram_rooms(),
+        buffer: datagram_buffer(),
+    };
+    control.run(|| worker_set.has_lost());
+    worker_set.end(&mut ports.opened, &control.control)
+}
+
+/// Guards the sockets of PFCP and of the metrics from the data network.
+fn guard(
+    ports: &Ports,
+    sockets: &[UdpSocket],
+    scraped: Option<(OwnedFd, IpAddr)>,
+) -> std::io::Result<ControlGuard> {
+    let mut guarded = Vec::new();
+    for socket in sockets {
+        guarded.push((socket.as_fd().try_clone_to_owned()?, socket.local_addr()?.ip()));
+    }
+    guarded.extend(scraped);
+    ControlGuard::new(ports.devices(), guarded)
+}
+
+/// Whether the machine has memory for as many sessions as it may be asked for.
+fn check_memory(config: &UpfConfig, pool: &FramePool) -> Result<(), UpfStartFault> {
+    let frames = (pool.frames() * pool.frame_size().bytes()) as u64;
+    let in_kernel = match config.base.node.datapath.get_ref() {
+        // Where they are not sure to be, the choice looks for itself.
+        Datapath::Engine | Datapath::Auto => 0,
+        Datapath::Xdp | Datapath::Hybrid => offload::config(config).bytes(),
+    };
+    let sessions = *config.node.sessions_max.get_ref();
+    match Memory::read().and_then(|memory| memory::too_many(sessions, frames + in_kernel, memory)) {
+        Some(fault) => Err(UpfStartFault::Memory { fault }),
+        None => Ok(()),
+    }
+}
+
+/// PFCP has no authentication of its own.
+fn warn_of_strangers(config: &UpfConfig) {
+    let listens = config.pfcp.listen.get_ref().iter().any(|listen| !listen.0.ip().is_loopback());
+    if config.pfcp.allow.is_empty() && listens {
+        tracing::warn!(
+            "pfcp.allow is empty: whoever reaches pfcp.listen may make sessions; name the prefixes of your SMFs there"
+        );
+    }
+}
+
+fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {
+    let pools = config.ue_pools.iter().map(Spanned::get_ref);
+    pools
+        .filter_map(|pool| {
+            let name = pool.network_instance.as_ref().map(|name| name.get_ref().as_str());
+            Some(UePool {
+                instance: node.settings.instance(name)?,
+                ipv4: pool.ipv4.as_ref().and_then(|prefix| prefix.get_ref().ipv4()),
+                ipv6: pool
+                    .ipv6
+                    .as_ref()
+                    .and_then(|prefix| prefix.get_ref().ipv6())
+                    .map(|(addr, len)| Ipv6Prefix::of(addr, len)),
+            })
+        })
+        .collect()
+}
+
+/// The PFCP endpoint and its name.
+fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<(String, Endpoint<Upf>)> {
+    let listening = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
+    let addresses: Vec<IpAddr> = listening.collect();
+    let first = addresses.first().copied().ok_or_else(|| miette!("pfcp.listen: no address"))?;
+    let node_id = match &config.pfcp.node_id {
+        Some(text) => text.get_ref().parse::<NodeId>().into_diagnostic().wrap_err("pfcp.node_id")?,
+        None => first.into(),
+    };
+    let settings = kaido_pfcp::Config {
+        node_id: node_id.clone(),
+        ipv4: addresses.iter().find_map(|addr| if let IpAddr::V4(v4) = addr { Some(*v4) } else { None }),
+        ipv6: addresses.iter().find_map(|addr| if let IpAddr::V6(v6) = addr { Some(*v6) } else { None }),
+        recovery: SystemTime::now(),
+        features: Features {
+            allocates_ue_addresses: upf.has_ue_pools(),
+            allocates_f_teids: features.allocates_f_teids && config.pfcp.choose_f_teids,
+            ..features
+        },
+        tells_load: config.pfcp.tell_load,
+        control_planes: config.pfcp.control_planes.iter().map(|peer| peer.0).collect(),
+        heartbeat_interval: Duration::from_secs((*config.pfcp.heartbeat_interval_s.get_ref()).into()),
+        retransmission: Retransmission {
+            t1: Duration::from_millis((*config.pfcp.t1_ms.get_ref()).into()),
+            n1: (*config.pfcp.n1.get_ref()).into(),
+        },
+        ..kaido_pfcp::Config::at(first)
+    };
+    Ok((node_id.to_string(), Endpoint::new(settings, upf, Instants::now())))
+}

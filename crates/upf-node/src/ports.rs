@@ -1,0 +1,483 @@
+//! What the user plane asks of its ports, and is told of them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kaido_engine::FramePool;
+use kaido_engine::netlink::Interface;
+use kaido_engine::{Inbox, KernelPath};
+use kaido_node::config::{Datapath, Driver, PortConfig};
+use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
+use kaido_pfcp::Features;
+use kaido_upf::fragment::FragmentSettings;
+use kaido_upf::lan::VlanTags;
+use kaido_upf::node::{EndpointScope, Instance, Node, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
+use kaido_upf::path::{MssClamp, MssLimit};
+use kaido_upf::qos::Policers;
+use kaido_upf::record::InstanceId;
+use kaido_upf::usage::UsageCounters;
+use kaido_upf_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
+use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
+
+use super::UpfStartFault;
+use super::datapath::{self, Choice, Tables};
+use super::exits::{ExitWatch, Exits};
+use super::kernel_return::ProgramReturn;
+use super::n4_tunnels::N4Tunnels;
+use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
+use crate::config::{MssClampConfig, Role, SourcePort, UpfConfig, UpfPort};
+
+/// Where control planes and scrapers speak to the node. Where one listens on every address, those of ports are known anyway.
+fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
+    let pfcp = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
+    let metrics = config.base.metrics.listen.iter().map(|listen| listen.0.ip());
+    pfcp.chain(metrics).filter(|addr| !addr.is_unspecified() && !addr.is_loopback())
+}
+
+/// The user plane's demands.
+struct PortNeeds<'w> {
+    config: &'w UpfConfig,
+    endpoints: &'w [IpAddr],
+    pool: &'static FramePool,
+    /// None until the sockets are open, where the node is to choose.
+    choice: Option<Choice>,
+    tables: Option<Tables>,
+}
+
+impl PortRequirements for PortNeeds<'_> {
+    type Program = Steering;
+
+    fn sockets_opened(&mut self, devices: &[Device]) {
+        if self.choice.is_none() {
+            let (choice, tables) = datapath::choose(self.config, devices, self.pool);
+            (self.choice, self.tables) = (Some(choice), tables);
+        }
+    }
+
+    fn asks_for_less(&mut self, error: &kaido_xdp::Error) -> bool {
+        let Some(choice) = self.choice.as_mut().filter(|choice| choice.configured == Datapath::Auto) else {
+            return false;
+        };
+        let had_tables = self.tables.take().is_some();
+        if had_tables {
+            choice.chosen = Datapath::Engine;
+            choice.reason = format!("the kernel does not take the datapath: {error}");
+        }
+        had_tables
+    }
+
+    fn program(
+        &self,
+        at: usize,
+        interface: &Interface,
+        multi_buffer: bool,
+    ) -> Result<Steering, kaido_xdp::Error> {
+        let name = self.config.base.ports[at].get_ref().interface_name();
+        let of_interface = || self.config.ports().filter(|(port, _)| port.interface_name() == name);
+        // VLANs are taken whole; what is taken of the rest is said by the port that has it.
+        let untagged = of_interface().find(|(port, _)| port.vlan.is_none()).map(|(_, of_port)| of_port);
+        let load = SteeringConfig {
+            roles: Roles {
+                gtpu: untagged.is_some_and(UpfPort::is_gtpu),
+                routed: untagged.is_some_and(UpfPort::is_n6),
+            },
+            mac: interface.mac,
+            multi_buffer,
+        };
+        let slots = u32::try_from(of_interface().count()).unwrap_or(u32::MAX);
+        let load_offload = |offload| Steering::load_offload_slots(load, offload, slots);
+        let offload = self.tables.as_ref().map(|tables| &tables.offload);
+        let mut steering = offload.map_or_else(|| Steering::load(load), load_offload)?;
+        steering.set_own_vlans(&of_interface().filter_map(|(port, _)| port.vid()).collect())?;
+        // Elsewhere they are addresses of the host as others are.
+        let has_tunnels = of_interface().any(|(_, of_port)| of_port.is_gtpu());
+        steering.set_gtpu_addresses(if has_tunnels { self.endpoints } else { &[] })?;
+        steering.guard(
+            control_addresses(self.config)
+                .filter(|addr| !routable(interface).any(|own| own == *addr))
+                .collect(),
+        );
+        let prefixes = untagged.iter().flat_map(|port| &port.ue_prefixes);
+        let prefixes: Vec<_> = prefixes.map(|prefix| (prefix.addr, prefix.len)).collect();
+        steering.set_ue_prefixes(&prefixes)?;
+        Ok(steering)
+    }
+
+    fn tunnel_addresses(&self, port: &PortConfig) -> &[IpAddr] {
+        if self.config.of_port(port).is_some_and(UpfPort::is_gtpu) { self.endpoints } else { &[] }
+    }
+
+    fn is_way_out(&self, tap: &PortConfig) -> bool {
+        self.config.of_port(tap).is_some_and(UpfPort::is_n6)
+    }
+
+    fn kernel_path(&self) -> KernelPath {
+        KernelPath::Shared
+    }
+}
+
+/// The ports, and what goes with them.
+pub(super) struct Ports {
+    pub(super) opened: OpenPorts<Steering>,
+    /// What a user plane further has of each port.
+    of_ports: Vec<UpfPort>,
+    endpoints: Vec<IpAddr>,
+    choice: Choice,
+    offload: Option<SharedOffload>,
+    /// Frames that it loses, until somebody watches.
+    losses: Option<FrameLosses>,
+    /// The same once the node is told of it, and where it may send from.
+    kernel: Option<(SharedOffload, Exits)>,
+    /// GTP-U with control planes that no port leads to.
+    pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
+}
+
+impl Ports {
+    /// Opens every port; no program is attached yet.
+    pub(super) fn open(config: &UpfConfig, pool: &'static FramePool) -> Result<Self, UpfStartFault> {
+        let is_bridged = |port: &PortConfig| config.is_bridged(port.name.get_ref());
+        let found = Interfaces::look(&config.base, pool, is_bridged)?;
+        let endpoints = endpoints(config, &found)?;
+        let (choice, tables) = datapath::asked_for(config)?.unzip();
+        let mut needs = PortNeeds { config, endpoints: &endpoints, pool, choice, tables: tables.flatten() };
+        let opened = OpenPorts::open(found, pool, &mut needs, is_bridged)?;
+        let PortNeeds { choice, tables, .. } = needs;
+        let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
+        let n4_tunnels = n4_tunnels(&opened.devices, &config.ports, &endpoints)?.map(Arc::new);
+        let (offload, losses) = tables.map(|Tables { offload, losses }| (offload, losses)).unzip();
+        let (offload, losses) = (offload.map(SharedOffload::new), losses.flatten());
+        choice.log();
+        let of_ports = config.ports.clone();
+        Ok(Self { opened, of_ports, endpoints, choice, offload, losses, kernel: None, n4_tunnels })
+    }
+
+    /// The ports, with what a user plane further has of each.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&Device, &UpfPort)> {
+        self.opened.devices.iter().zip(&self.of_ports)
+    }
+
+    /// Which datapath there is, and why.
+    pub(super) const fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// What keeps the datapath in the kernel in step with the devices that it sends out of, where there is one. To be asked for once
+    /// the programs are attached.
+    pub(super) fn exit_watch(&mut self) -> Option<ExitWatch> {
+        let (_, exits) = self.kernel.as_ref()?;
+        let devices = &self.opened.devices;
+        let names = devices.iter().map(|device| device.config.name.get_ref().clone()).collect();
+        let mut programs = devices.iter().filter(|device| device.program.is_some());
+        let how = (programs.all(Device::is_generic), self.choice.configured != Datapath::Auto);
+        let routes = self.opened.routes().clone();
+        let mut watch = ExitWatch::new(exits.clone(), routes, names, self.losses.take(), how);
+        watch.look();
+        Some(watch)
+    }
+
+    /// How frames of each port are returned to the kernel that it was not given.
+    pub(super) fn kernel_return(&self) -> ProgramReturn {
+        let program = |device: &Device| device.program.filter(|_| device.side.is_none());
+        let of_port = self.opened.devices.iter().map(program).collect();
+        ProgramReturn::new(self.opened.programs().clone(), of_port)
+    }
+
+    /// What tunnels at one of our addresses are for: what its port is for.
+    fn scope(&self, endpoint: IpAddr) -> EndpointScope {
+        let at = |(device, of_port): &(&Device, &UpfPort)| {
+            of_port.is_gtpu() && device.interface.addresses.iter().any(|own| own.address == endpoint)
+        };
+        let Some((device, of_port)) = self.devices().find(at) else { return EndpointScope::default() };
+        let roles = of_port.roles.get_ref();
+        let own = device.interface.addresses.iter().find(|own| own.address == endpoint);
+        EndpointScope {
+            access: roles.contains(&Role::N3),
+            core: roles.contains(&Role::N9),
+            // With N6 beside it the name is that of the UEs' addresses.
+            instance: of_port.network_instance.clone().filter(|_| !of_port.is_n6()),
+            subnet: own.map(|own| (own.address, own.prefix_len)),
+        }
+    }
+
+    /// What the user plane is told of the ports.
+    pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, UpfStartFault> {
+        let mut instances: Vec<Instance> = Vec::new();
+        let mut ports = Vec::new();
+        for (device, of_port) in self.devices() {
+            let instance = of_port.is_n6().then(|| {
+                let name = of_port.network_instance.clone();
+                let place = instances.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                    instances.push(Instance { name });
+                    instances.len() - 1
+                });
+                InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
+            });
+            // Behind a TAP device the addresses are the kernel's, not ours.
+            let own = *device.config.driver.get_ref() != Driver::Tap;
+            ports.push(PortRole {
+                mac: device.wire().mac,
+                mtu: device.interface.mtu as usize,
+                addresses: device.addresses().filter(|_| own).collect(),
+                gtpu: of_port.is_gtpu(),
+                instance,
+            });
+        }
+        let lans = config.lans(&mut instances);
+        let ethernet = config.ethernet(&mut instances);
+        let forwarding_policies = config.forwarding_policies(&instances);
+        Ok(NodeSettings {
+            endpoint_scopes: self.endpoints.iter().map(|&addr| self.scope(addr)).collect(),
+            endpoints: self.endpoints.clone(),
+            control: control_addresses(config).collect(),
+            lans,
+            ethernet,
+            forwarding_policies,
+            predefined: config.predefined(),
+            instances,
+            ports,
+            outer_source_port: match config.gtpu.source_port {
+                SourcePort::Entropy => OuterSourcePort::Entropy,
+                SourcePort::Fixed => OuterSourcePort::Fixed,
+            },
+            marking: config.gtpu.marking(),
+            udp_checksums: UdpChecksums {
+                ipv4: config.gtpu.udp_checksum_ipv4,
+                ipv6: !config.gtpu.udp_zero_checksum_ipv6,
+                peers: config
+                    .gtpu
+                    .peers
+                    .iter()
+                    .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
+                    .collect(),
+            },
+            echo: config.gtpu.echo(),
+            fragments: FragmentSettings {
+                enabled: config.reassembly.enabled,
+                limits: config.base.reassembly.limits(),
+                oversize: config.gtpu.oversize.into(),
+            },
+            mss_clamp: mss_clamp(config),
+            bind_gnb: config.gtpu.bind_gnb,
+            // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
+            workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
+            ue_to_ue: config.node.ue_to_ue.into(),
+            sessions_max: *config.node.sessions_max.get_ref(),
+            buffer_packets_per_session: config.buffer.packets_per_session as usize,
+            buffer_packets_max: *config.buffer.packets.get_ref() as usize,
+            buffer_bytes_per_session: config.buffer.bytes_per_session as usize,
+            buffer_bytes_max: config.buffer.bytes,
+            buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
+            inactivity_timer: (config.node.inactivity_s != 0)
+                .then(|| Duration::from_secs(config.node.inactivity_s.into())),
+            policer_window: Duration::from_millis((*config.qos.burst_ms.get_ref()).into()),
+            answers_per_second: config.node.answers_per_second,
+        })
+    }
+
+    /// The usage counters that the kernel counts in too, and the policers that it takes from; `None` when the workers do all.
+    pub(super) fn cells(&self) -> Result<Option<(UsageCounters, Policers)>, UpfStartFault> {
+        let Some(offload) = &self.offload else { return Ok(None) };
+        let fault = |fault: String| UpfStartFault::Datapath { fault };
+        let cells =
+            offload.with(|offload| offload.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
+        let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
+        let words =
+            offload.with(|offload| offload.leak_policers()).map_err(|error| fault(error.to_string()))?;
+        let policers = Policers::over(words).map_err(|error| fault(error.to_string()))?;
+        Ok(Some((usage.with_offloaded(Box::new(offload.clone())), policers)))
+    }
+
+    /// The datapath in the kernel, where there is one, told of the node.
+    pub(super) fn take_kernel(&mut self, node: &Node) -> Result<Option<XdpOffload>, UpfStartFault> {
+        let Some(offload) = self.offload.take() else { return Ok(None) };
+        let settings = &node.settings;
+        offload.with(|offload| offload.begin_policers(node.policers.age()));
+        let fault = |error: OffloadError| UpfStartFault::Datapath { fault: error.to_string() };
+        offload
+            .with(|offload| offload.set_own_addresses(&settings.own_addresses().collect::<Vec<_>>()))
+            .map_err(|error| fault(error.into()))?;
+        let mut exits = vec![None; self.opened.devices.len()];
+        let mut around = OffloadContext {
+            exits: Exits::default(),
+            n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
+            ue_prefixes: vec![Vec::new(); settings.instances.len()],
+            endpoints: settings.endpoints.clone(),
+            lans: settings.lans.clone(),
+        };
+        let mut steerings = lock(self.opened.programs());
+        let mut vlans: Vec<BTreeMap<Vlan, VlanRole>> = vec![BTreeMap::new(); steerings.len()];
+        let devices = self.opened.devices.iter().zip(&self.of_ports);
+        for (((device, of_port), role), exit) in devices.zip(&settings.ports).zip(&mut exits) {
+            let Some(program) = device.program else { continue };
+            let instance = role.instance.map(|instance| instance.0);
+            match device.config.vid() {
+                None => steerings[program].set_instance(instance).map_err(fault)?,
+                Some(vid) => {
+                    let own = VlanRole { instance, gtpu: role.gtpu, lan: false, slot: slot(device) };
+                    vlans[program].insert(Vlan { outer: None, inner: vid }, own);
+                }
+            }
+            let prefixes = &of_port.ue_prefixes;
+            if let Some(instance) = role.instance.filter(|_| !prefixes.is_empty()) {
+                around.ue_prefixes[usize::from(instance.0)].push(prefixes.clone());
+            }
+            *exit = Some(Exit::of(device));
+        }
+        for (_, lan) in settings.lans.iter() {
+            let device = &self.opened.devices[lan.port.index()];
+            let Some(vlans) = device.program.and_then(|at| vlans.get_mut(at)) else { continue };
+            if vlans.len() == VLANS_MAX {
+                // Theirs is left to the workers.
+                continue;
+            }
+            let instance = Some(lan.instance.0);
+            let tenants = VlanRole { instance, gtpu: false, lan: true, slot: slot(device) };
+            let VlanTags { outer, inner } = lan.tags;
+            let key =
+                inner.map_or(Vlan { outer: None, inner: outer }, |inner| Vlan { outer: Some(outer), inner });
+            vlans.insert(key, tenants);
+        }
+        for (steering, vlans) in steerings.iter_mut().zip(&vlans) {
+            steering.set_vlans(vlans).map_err(fault)?;
+        }
+        drop(steerings);
+        around.exits = Exits::new(exits);
+        self.kernel = Some((offload.clone(), around.exits.clone()));
+        Ok(Some(XdpOffload::new(offload, around, self.opened.routes().next_hops())))
+    }
+
+    /// Keeps the ports bound to their interfaces, and the datapath in the kernel in step with them.
+    pub(super) fn watch(
+        &mut self,
+        settings: &NodeSettings,
+        inboxes: Vec<Arc<Inbox>>,
+    ) -> Result<(), UpfStartFault> {
+        let Some((offload, exits)) = self.kernel.clone() else {
+            return Ok(self.opened.watch(inboxes, None)?);
+        };
+        let mut settings = settings.clone();
+        let sends: Vec<bool> = self.opened.devices.iter().map(|device| device.program.is_some()).collect();
+        let hook = move |at: usize, device: Option<&Device>| {
+            exits.set(at, device.filter(|_| sends[at]).map(Exit::of));
+            settings.ports[at].addresses = device.into_iter().flat_map(Device::addresses).collect();
+            let own: Vec<IpAddr> = settings.own_addresses().collect();
+            if let Err(error) = offload.with(|offload| offload.set_own_addresses(&own)) {
+                tracing::error!(%error, "the datapath in the kernel was not told of the node's addresses");
+            }
+        };
+        Ok(self.opened.watch(inboxes, Some(Box::new(hook)))?)
+    }
+
+    /// How to ask for what the kernel's datapath has counted.
+    pub(super) fn kernel_counters(&self) -> KernelCounters {
+        let devices = &self.opened.devices;
+        let of_port = |device: &Device| Some((device.program?, u32::from(slot(device))));
+        let of_port = devices.iter().map(of_port).collect();
+        let is_vlan = devices.iter().map(Device::is_vlan).collect();
+        let exits = self.kernel.as_ref().map(|(_, exits)| exits.clone()).unwrap_or_default();
+        KernelCounters { is_vlan, steerings: self.opened.programs().clone(), of_port, exits }
+    }
+
+    /// What the node can do by its ports: choose F-TEIDs, and end tunnels.
+    pub(super) fn features(&self) -> Features {
+        Features {
+            allocates_f_teids: !self.endpoints.is_empty(),
+            sends_end_markers: true,
+            ..Features::default()
+        }
+    }
+}
+
+/// The counters of the kernel's datapath.
+pub(super) struct KernelCounters {
+    steerings: Arc<Mutex<Vec<Steering>>>,
+    /// By port: the program, and its slot there.
+    of_port: Vec<Option<(usize, u32)>>,
+    /// By port. A worker sees no tags there.
+    is_vlan: Vec<bool>,
+    exits: Exits,
+}
+
+impl KernelCounters {
+    /// By port: zero for those without a program.
+    pub(super) fn read(&self) -> Vec<KernelCounts> {
+        let steerings = lock(&self.steerings);
+        let is_vlan = |port: usize| self.is_vlan.get(port).is_some_and(|&is_vlan| is_vlan);
+        let read = |(at, of_port): (usize, &Option<(usize, u32)>)| {
+            let (steering, slot) = (*of_port)?;
+            let counters = steerings.get(steering)?.offload_counters_of(slot);
+            let counters = counters.map_err(|error| tracing::warn!(%error, "the kernel's counters")).ok()?;
+            Some(counters.without_tags(is_vlan(at), is_vlan))
+        };
+        let offload = self.of_port.iter().enumerate().map(|port| read(port).unwrap_or_default());
+        let lost = self.exits.lost().into_iter().chain(std::iter::repeat(LostFrames::default()));
+        offload.zip(lost).map(|(offload, lost)| KernelCounts { offload, lost }).collect()
+    }
+}
+
+/// Where the program of a port's interface counts its packets.
+fn slot(device: &Device) -> u16 {
+    u16::try_from(device.place).unwrap_or(u16::MAX)
+}
+
+/// Our tunnel addresses: those of the configuration, or all of the ports that carry GTP-U.
+fn endpoints(config: &UpfConfig, found: &Interfaces<'_>) -> Result<Vec<IpAddr>, UpfStartFault> {
+    let gtpu = found.ports().zip(&config.ports).filter(|(_, of_port)| of_port.is_gtpu());
+    let gtpu: Vec<_> = gtpu.map(|(port, _)| port).collect();
+    let own: Vec<IpAddr> = gtpu.iter().flat_map(|(_, interface)| routable(interface)).collect();
+    let wanted = &config.gtpu.addresses;
+    let Some((first, interface)) = gtpu.first() else { return Ok(Vec::new()) };
+    if own.is_empty() {
+        let name = &interface.name;
+        let help = match first.tap_name() {
+            Some(_) => "addresses = [\"ADDRESS/LEN\"] of the port".to_owned(),
+            None => format!("`ip address add ADDRESS/LEN dev {name}`"),
+        };
+        return Err(fault(first, format!("{name} has no address for tunnels"), help).into());
+    }
+    if let Some(foreign) = wanted.iter().find(|addr| !own.contains(addr)) {
+        let listed: Vec<_> = own.iter().map(ToString::to_string).collect();
+        let said = format!("gtpu.addresses: {foreign} is not an address of an n3 or n9 port");
+        return Err(fault(first, said, format!("their addresses are {}", listed.join(", "))).into());
+    }
+    Ok(if wanted.is_empty() { own } else { wanted.clone() })
+}
+
+/// Sockets of the kernel at our tunnel addresses. Where packet sockets take GTP-U they must be there, lest the kernel refuses it.
+fn n4_tunnels(
+    devices: &[Device],
+    of_ports: &[UpfPort],
+    endpoints: &[IpAddr],
+) -> Result<Option<N4Tunnels>, UpfStartFault> {
+    if endpoints.is_empty() {
+        return Ok(None);
+    }
+    let names = devices.iter().flat_map(|device| [device.wire(), &device.interface]);
+    let names = names.map(|interface| (interface.name.clone(), interface.ifindex)).collect();
+    // In VLANs the kernel sees no more than it is handed.
+    let is_seen = |(device, of_port): &(&Device, &UpfPort)| {
+        *device.config.driver.get_ref() == Driver::AfPacket && of_port.is_gtpu() && !device.is_vlan()
+    };
+    match (N4Tunnels::bind(endpoints, names), devices.iter().zip(of_ports).find(is_seen)) {
+        (Ok(tunnels), _) => Ok(Some(tunnels)),
+        (Err(error), Some((device, _))) => {
+            let help = "another process has UDP port 2152; `ss -lunp` shows which";
+            Err(fault(&device.config, error, help).into())
+        }
+        (Err(error), None) => {
+            tracing::warn!(%error, "GTP-U of control planes that only N4 leads to is not sent and not received");
+            Ok(None)
+        }
+    }
+}
+
+/// The largest TCP segments to be announced.
+fn mss_clamp(config: &UpfConfig) -> Option<MssLimit> {
+    match *config.gtpu.mss_clamp.get_ref() {
+        MssClampConfig::ByMtu(false) => None,
+        MssClampConfig::To(most) => Some(MssLimit::Fixed(MssClamp { ipv4: most, ipv6: most })),
+        MssClampConfig::ByMtu(true) => Some(MssLimit::ByMtu),
+    }
+}
