@@ -25,6 +25,7 @@ CRATES = (
     "upf",
     "upf-node",
     "upf-xdp",
+    "vxlan",
     "xdp",
 )
 #: What holds octets of a packet, by the names that it has.

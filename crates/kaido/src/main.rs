@@ -14,8 +14,12 @@ use kaido_node::{cli, signals};
 use miette::IntoDiagnostic;
 
 /// The network functions. A further one is a crate and a line here. The first is that of a file that does not name its own.
-const FUNCTIONS: &[&dyn NetworkFunction] =
-    &[&kaido_upf_node::UpfFunction, &kaido_gre::GreFunction, &kaido_ndn::NdnFunction];
+const FUNCTIONS: &[&dyn NetworkFunction] = &[
+    &kaido_upf_node::UpfFunction,
+    &kaido_gre::GreFunction,
+    &kaido_ndn::NdnFunction,
+    &kaido_vxlan::VxlanFunction,
+];
 
 /// A fast, measurable user plane: UPF and PGW-U, GRE header remover, NDN router.
 #[derive(Debug, Parser)]

@@ -1,0 +1,239 @@
+//! Endpoints over wires in memory: what goes into a tunnel comes out of it, and what is wrong is counted.
+#![allow(clippy::unwrap_used)]
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use kaido_engine::port::{MemoryWire, Port};
+use kaido_engine::{
+    FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker, WorkerCounters,
+    WorkerSettings,
+};
+use kaido_vxlan::{PortSettings, STATIONS_MAX, Segment, SegmentCounters, SegmentTotals, Settings, Vxlan};
+use proptest::prelude::*;
+
+const LAN: PortId = PortId(0);
+const UNDERLAY: PortId = PortId(1);
+/// Octets before a frame in a tunnel over IPv4: Ethernet, IP, UDP, VXLAN.
+const OUTER: usize = 14 + 20 + 8 + 8;
+
+/// An endpoint of one segment.
+struct Endpoint {
+    lan: MemoryWire,
+    underlay: MemoryWire,
+    worker: Worker,
+    counters: Arc<WorkerCounters>,
+    segments: Arc<SegmentCounters>,
+    pool: &'static FramePool,
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+impl Endpoint {
+    fn new(local: &str, remotes: &[&str]) -> Self {
+        let pool = FramePool::leak(256).unwrap();
+        let (lan, underlay) = (MemoryWire::new(), MemoryWire::new());
+        let ports = [&lan, &underlay].map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None));
+        let remotes: Vec<_> = remotes.iter().map(|remote| address(remote)).collect();
+        let settings = Settings {
+            segments: vec![Segment {
+                vni: 0x0a_0b_0c,
+                port: LAN,
+                local: address(local),
+                remotes: remotes.clone(),
+            }],
+            ports: vec![
+                PortSettings { mac: [2; 6], mtu: 8900 },
+                PortSettings { mac: [4; 6], mtu: if address(local).is_ipv4() { 1550 } else { 9000 } },
+            ],
+        };
+        assert_eq!(settings.check(), []);
+        let (routes, _wanted) = Routes::new();
+        routes.set_routes(remotes.iter().map(|&remote| {
+            (
+                remote,
+                if remote.is_ipv4() { 32 } else { 128 },
+                Route { port: Some(UNDERLAY), gateway: None, metric: 0 },
+            )
+        }));
+        for &address in &remotes {
+            routes.set_neighbour(NeighbourRequest { port: UNDERLAY, address }, Some([6; 6]));
+        }
+        let vxlan = Vxlan::new(Arc::new(settings), &routes);
+        let segments = vxlan.counters();
+        let worker = Worker::new(pool, ports.into(), Box::new(vxlan), WorkerSettings::default());
+        Self { lan, underlay, counters: worker.counters(), segments, worker, pool }
+    }
+
+    fn turn(&mut self) {
+        while self.worker.step() > 0 {}
+    }
+
+    /// What leaves by the underlay for a frame of the segment.
+    fn encapsulate(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        self.lan.send(frame.to_vec());
+        self.turn();
+        std::iter::from_fn(|| self.underlay.receive()).collect()
+    }
+
+    /// What leaves by the segment's port for a frame of the underlay.
+    fn decapsulate(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        self.underlay.send(frame.to_vec());
+        self.turn();
+        self.lan.receive()
+    }
+
+    fn drops(&self, port: PortId) -> Vec<(&'static str, u64)> {
+        PortTotals::of([&*self.counters], port).drops_by_name().collect()
+    }
+
+    fn totals(&self) -> SegmentTotals {
+        SegmentCounters::sum([&*self.segments].into_iter())[0]
+    }
+}
+
+fn frame(to: u8, from: u8, payload: &[u8]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, to][..], &[2, 0, 0, 0, 0, from], &[0x88, 0xb5], payload].concat()
+}
+
+#[test]
+fn a_frame_goes_with_the_headers_of_rfc_7348_to_every_endpoint() {
+    let mut endpoint = Endpoint::new("192.0.2.1", &["192.0.2.2", "192.0.2.3"]);
+    let inner = frame(7, 1, &[9; 50]);
+    let sent = endpoint.encapsulate(&inner);
+    let [first, second] = &sent[..] else { panic!("{sent:?}") };
+    for (outer, remote) in [(first, 2), (second, 3)] {
+        let (ethernet, ip) = outer.split_at(14);
+        assert_eq!(ethernet, [[6; 6].as_slice(), &[4; 6], &[8, 0]].concat());
+        assert_eq!((ip[0], ip[6], ip[8], ip[9]), (0x45, 0x40, 64, 17), "whole, not to be cut, UDP");
+        assert_eq!((&ip[12..16], &ip[16..20]), (&[192, 0, 2, 1][..], &[192, 0, 2, remote][..]));
+        assert!(ip[20] >= 0xc0, "a dynamic port");
+        assert_eq!((&ip[22..24], &ip[26..28]), (&[0x12, 0xb5][..], &[0, 0][..]), "4789, no checksum");
+        assert_eq!(&ip[28..36], [8, 0, 0, 0, 0x0a, 0x0b, 0x0c, 0]);
+        assert_eq!(&ip[36..], inner);
+    }
+    assert_eq!(first[34..36], second[34..36], "one flow, one source port");
+    assert_eq!(endpoint.totals().encapsulated, [1, inner.len() as u64], "once");
+}
+
+#[test]
+fn a_station_is_sent_to_where_it_was_seen() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2", "192.0.2.3"]);
+    let mut there = Endpoint::new("192.0.2.3", &["192.0.2.1"]);
+    let hello = frame(0xff, 7, &[1; 46]);
+    let outer = there.encapsulate(&hello).remove(0);
+    assert_eq!(here.decapsulate(&outer), Some(hello.clone()));
+    assert_eq!(here.totals().decapsulated, [1, hello.len() as u64]);
+    let answer = here.encapsulate(&frame(7, 1, &[2; 46]));
+    assert_eq!(answer.len(), 1, "not to all");
+    assert_eq!(answer[0][30..34], [192, 0, 2, 3]);
+}
+
+#[test]
+fn segments_go_over_ipv6_with_a_checksum() {
+    let mut here = Endpoint::new("2001:db8::1", &["2001:db8::2"]);
+    let mut there = Endpoint::new("2001:db8::2", &["2001:db8::1"]);
+    // The long ones lie in several frames, of lengths that are odd and even.
+    for len in [80, 81, 1700, 1701, 5000, 5001] {
+        let payload: Vec<u8> = (0..len).map(|number: u32| number.to_le_bytes()[0]).collect();
+        let inner = frame(7, 1, &payload);
+        let outer = here.encapsulate(&inner).remove(0);
+        assert_eq!(outer[12..14], [0x86, 0xdd]);
+        let datagram = kaido_wire::UdpView::new_checked(&outer[54..]).unwrap();
+        assert_ne!(datagram.checksum(), 0);
+        assert!(datagram.verify_checksum(address("2001:db8::1"), address("2001:db8::2")), "{len}");
+        assert_eq!(there.decapsulate(&outer), Some(inner));
+    }
+}
+
+#[test]
+fn what_is_wrong_has_its_reason() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2"]);
+    let outer = here.encapsulate(&frame(7, 1, &[3; 46])).remove(0);
+    let mut there = Endpoint::new("192.0.2.2", &["192.0.2.1"]);
+    let changed = |at: usize, value: u8| {
+        let mut outer = outer.clone();
+        outer[at] = value;
+        outer[24..26].fill(0);
+        let sum = kaido_wire::checksum::checksum(&outer[14..34]);
+        outer[24..26].copy_from_slice(&sum.to_be_bytes());
+        outer
+    };
+    for (what, frame, reason) in [
+        ("no flag", changed(42, 0), "vxlan_malformed"),
+        ("another segment", changed(48, 1), "vxlan_vni_unknown"),
+        ("a stranger", changed(29, 99), "vxlan_remote_unknown"),
+        ("another port", changed(37, 1), "not_ours"),
+        ("another host", changed(33, 99), "not_ours"),
+        ("TCP", changed(23, 6), "not_ours"),
+        ("a fragment", changed(20, 0x20), "not_ours"),
+    ] {
+        let before = there.drops(UNDERLAY);
+        assert_eq!(there.decapsulate(&frame), None, "{what}");
+        let new: Vec<_> = there.drops(UNDERLAY).into_iter().filter(|count| !before.contains(count)).collect();
+        assert!(matches!(new[..], [(name, _)] if name == reason), "{what}: {new:?}");
+    }
+    let long = here.encapsulate(&frame(7, 1, &[0; 1501]));
+    assert_eq!((long.len(), here.drops(LAN)), (0, vec![("too_big", 1)]));
+    assert_eq!(there.totals(), SegmentTotals::default());
+}
+
+#[test]
+fn stations_that_somebody_makes_up_have_a_bound() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2", "192.0.2.3"]);
+    let mut there = Endpoint::new("192.0.2.2", &["192.0.2.1"]);
+    for number in 0..u32::try_from(STATIONS_MAX).unwrap() + 1 {
+        let [_, a, b, c] = number.to_be_bytes();
+        let hello = [&[0xff; 6][..], &[2, 1, 0, a, b, c], &[0x88, 0xb5], &[0; 46]].concat();
+        let outer = there.encapsulate(&hello).remove(0);
+        here.decapsulate(&outer).unwrap();
+    }
+    let to = |number: usize| {
+        let [.., a, b, c] = number.to_be_bytes();
+        [&[2, 1, 0, a, b, c][..], &[2, 0, 0, 0, 0, 1], &[0x88, 0xb5], &[0; 46]].concat()
+    };
+    assert_eq!(here.encapsulate(&to(STATIONS_MAX - 1)).len(), 1, "the last that there was room for");
+    assert_eq!(here.encapsulate(&to(STATIONS_MAX)).len(), 2, "not known: to all");
+}
+
+proptest! {
+    // Each case leaks two pools of half a mebibyte.
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_goes_in_comes_out(payload in prop::collection::vec(any::<u8>(), 0..1480), to: [u8; 6], from: [u8; 6]) {
+        let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2"]);
+        let mut there = Endpoint::new("192.0.2.2", &["192.0.2.1"]);
+        let inner = [&to[..], &from, &[0x88, 0xb5], &payload].concat();
+        let outer = here.encapsulate(&inner).remove(0);
+        prop_assert_eq!(outer.len(), OUTER + inner.len());
+        prop_assert_eq!(there.decapsulate(&outer), Some(inner));
+    }
+
+    #[test]
+    fn no_frame_is_lost_to_the_pool(
+        faults in prop::collection::vec((0..110usize, any::<u8>()), 0..6),
+        cut in 0..120usize,
+        heals: bool,
+    ) {
+        let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2"]);
+        let mut there = Endpoint::new("192.0.2.2", &["192.0.2.1"]);
+        let mut outer = here.encapsulate(&frame(7, 1, &[5; 46])).remove(0);
+        for (at, value) in faults {
+            if let Some(octet) = outer.get_mut(at) {
+                *octet = value;
+            }
+        }
+        if heals {
+            outer[24..26].fill(0);
+            let sum = kaido_wire::checksum::checksum(&outer[14..34]);
+            outer[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        outer.truncate(cut.max(1));
+        there.decapsulate(&outer);
+        drop(there.worker);
+        prop_assert_eq!(there.pool.free_frames(), there.pool.frames());
+    }
+}
