@@ -15,7 +15,8 @@ use std::process::ExitCode;
 
 use kaido_engine::FrameSize;
 use kaido_engine::netlink::NetlinkError;
-use kaido_node::config::{Config, Driver, PortConfig, Spanned};
+use kaido_node::config::{Driver, PortConfig, Spanned};
+use kaido_node::file::Config;
 use kaido_node::frames;
 use kaido_node::function::{ConfiguredFunction, NetworkFunction};
 use serde::Serialize;

@@ -407,7 +407,8 @@ impl Judge<'_> {
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use kaido_node::config::{Base, Config};
+    use kaido_node::config::Base;
+    use kaido_node::file::Config;
     use kaido_upf_node::UpfFunction;
 
     const NATIVE: Features =

@@ -17,7 +17,7 @@ use super::queues::{self, Plan, QueueFault};
 use super::trunk::{Queues, share};
 use crate::config::{Attach, CopyMode, Driver, PortConfig};
 use crate::ethtool::Ethtool;
-use crate::run::StartFault;
+use crate::start_fault::StartFault;
 
 /// What a program that does not load lacks.
 pub(crate) const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN";

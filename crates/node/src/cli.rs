@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use miette::{IntoDiagnostic, miette};
 
-use crate::config::{self, Config, DEFAULT_SOCKET};
+use crate::config::DEFAULT_SOCKET;
+use crate::file::{self, Config};
 use crate::function::NetworkFunction;
 use crate::metrics;
 use crate::show::{self, ControlTarget};
@@ -87,7 +88,7 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             NodeCommand::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
             NodeCommand::Reference { metrics } => {
-                print!("{}", if metrics { metrics_table(functions) } else { config::reference(functions) });
+                print!("{}", if metrics { metrics_table(functions) } else { file::reference(functions) });
                 Ok(())
             }
         }

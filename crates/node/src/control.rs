@@ -9,9 +9,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Map, Value};
 
 use super::board::PortBoard;
-use super::function::{FunctionStatus, Running, reply};
+use super::function::Running;
 use super::questions::QuestionSender;
 use super::server::Server;
+use super::view::{FunctionStatus, reply};
 use super::{shown, workers};
 use crate::api::{self, Answer, Question, TraceOf, TraceQuestion};
 
@@ -41,7 +42,7 @@ impl FunctionPeer {
 
     fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut dyn super::function::FunctionView) -> T + Send + 'static,
+        question: impl FnOnce(&mut dyn super::view::FunctionView) -> T + Send + 'static,
     ) -> Result<T, String> {
         self.questions
             .ask(question)
@@ -146,7 +147,7 @@ impl NodeView<'_> {
             }
         }
         // One function needs no name before what it says.
-        let joined = |of: &dyn Fn(&super::function::DatapathChoice) -> String| match &datapaths[..] {
+        let joined = |of: &dyn Fn(&super::view::DatapathChoice) -> String| match &datapaths[..] {
             [(_, only)] => of(only),
             several => {
                 let each = several.iter().map(|(name, datapath)| format!("{name}: {}", of(datapath)));

@@ -5,7 +5,7 @@ use kaido_engine::FramePool;
 
 use super::ports::{DpdkQueue, fault};
 use crate::config::{Base, PortConfig};
-use crate::run::StartFault;
+use crate::start_fault::StartFault;
 
 /// DPDK, started for the first port that is its.
 pub struct DpdkDevices<'c> {

@@ -2,8 +2,9 @@
 
 use kaido_engine::{FrameSize, netlink};
 
-use crate::config::{Base, Config, Driver, PortConfig, Spanned};
+use crate::config::{Base, Driver, PortConfig, Spanned};
 use crate::ethtool::Ethtool;
+use crate::file::Config;
 
 /// Kernel drivers that give their NICs buffers of whole KiB: of the room in a frame of 2048 bytes that is one, and
 /// whatever is longer is lost.

@@ -15,38 +15,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use kaido_engine::{FramePool, Function, Notifier, PortTotals, WorkerCounters};
+use kaido_engine::{FramePool, Function, Notifier, WorkerCounters};
 use kaido_metrics::Family;
 use rustix::event::{PollFd, PollFlags, poll};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 use super::board::{Heartbeat, PortBoard};
-use super::metrics::MetricsSource;
+use super::metrics::source::MetricsSource;
 use super::ports::Queue;
 use super::questions::QuestionQueue;
 use super::worker_set::WorkerSet;
-use crate::api::{Answer, Status, TraceQuestion};
+use crate::api::Status;
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
-use crate::show::ControlTarget;
+use crate::show::target::ControlTarget;
+pub use crate::view::{CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
 
 /// Longest sleep of a control loop: how soon a signal, or the end of a worker, is noticed.
 const PACE_NS: i64 = 50_000_000;
-
-/// What a port has counted, and how many packets and octets of that the kernel's datapath has forwarded.
-pub type CountedTraffic = (PortTotals, (u64, u64));
-
-/// What forwards, what `node.datapath` says, and why it is that.
-#[derive(Clone, Debug)]
-pub struct DatapathChoice {
-    /// `engine`, `xdp` or `hybrid`.
-    pub chosen: &'static str,
-    /// What the configuration says.
-    pub configured: &'static str,
-    /// Why it is that.
-    pub reason: String,
-}
 
 /// Which datapath a function would choose, before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,17 +41,6 @@ pub struct DatapathAdvice {
     pub reason: String,
     /// Why there is no room for the kernel's tables, where there is none.
     pub no_room: Option<String>,
-}
-
-/// What a function says of itself for `kaido status` and `kaido drops`.
-#[derive(Debug)]
-pub struct FunctionStatus {
-    /// Its datapath.
-    pub datapath: DatapathChoice,
-    /// By port, in the order of the board.
-    pub counted: Vec<CountedTraffic>,
-    /// Further fields of the answer, which only this function has: an object, or null.
-    pub more: Value,
 }
 
 /// A way to name a flow whose packets are to be traced: an option of `kaido trace` and `kaido capture`.
@@ -81,21 +54,6 @@ pub struct FlowSelector {
     pub help: &'static str,
     /// Says what is wrong with a value.
     pub check: fn(&str) -> Result<(), String>,
-}
-
-/// The control side of a running function.
-pub trait FunctionView {
-    /// Its status, given what its workers have counted on each port.
-    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus;
-
-    /// The answer to a question that not every function has; `None` where it is none of its own.
-    fn answer(&mut self, question: &Value) -> Option<Value>;
-
-    /// The answer to a question about traces.
-    fn trace(&mut self, question: TraceQuestion) -> Answer;
-
-    /// Is called in each turn of [`ControlLoop::run`].
-    fn turn(&mut self) {}
 }
 
 /// A network function, as the binary has it in its list.
@@ -184,21 +142,6 @@ pub trait ConfiguredFunction: Send + Sync {
     /// # Errors
     /// What kept it from starting, or that a worker died.
     fn run(&self, context: FunctionContext) -> miette::Result<()>;
-}
-
-/// Reads a question that only this function has; `None` where `ask` is none of `names`, and the answer where it cannot be read.
-pub fn own_question<Q: DeserializeOwned>(question: &Value, names: &[&str]) -> Option<Result<Q, Value>> {
-    let ask = question.get("ask").and_then(Value::as_str)?;
-    names.contains(&ask).then(|| {
-        serde_json::from_value(question.clone())
-            .map_err(|error| reply(&Answer::Error { message: error.to_string() }))
-    })
-}
-
-/// An answer as it goes over the control socket.
-pub fn reply(answer: &impl Serialize) -> Value {
-    serde_json::to_value(answer)
-        .unwrap_or_else(|error| json!({ "answer": "error", "message": error.to_string() }))
 }
 
 /// What there is before a function starts.

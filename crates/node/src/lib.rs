@@ -21,6 +21,7 @@ pub mod cpus;
 mod dpdk;
 #[allow(unsafe_code)] // The ioctl.
 pub mod ethtool;
+pub mod file;
 pub mod frames;
 pub mod function;
 mod link_monitor;
@@ -35,9 +36,12 @@ mod server;
 pub mod show;
 mod shown;
 pub mod signals;
+mod start_fault;
 mod trunk;
+mod view;
 pub mod worker_set;
 mod workers;
 
 pub use queues::Plan;
-pub use run::{StartFault, run};
+pub use run::run;
+pub use start_fault::StartFault;

@@ -29,7 +29,7 @@ use super::board::{PortBoard, PortState};
 use super::ports::{Binder, Device, lock, routable};
 use super::trunk::Queues;
 use crate::config::Driver;
-use crate::run::StartFault;
+use crate::start_fault::StartFault;
 
 /// Longest wait for an event: how soon a word to stop is heard.
 const PACE: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@ use kaido_engine::FramePool;
 
 use super::ports::{DpdkQueue, fault};
 use crate::config::{Base, PortConfig};
-use crate::run::StartFault;
+use crate::start_fault::StartFault;
 
 /// No devices.
 pub(crate) struct DpdkDevices<'c>(PhantomData<&'c Base>);

@@ -17,7 +17,7 @@ use super::dpdk::DpdkDevices;
 use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
 use super::trunk::{Queues, share, trunks};
 use crate::config::{Base, Driver, PortConfig, Spanned};
-use crate::run::StartFault;
+use crate::start_fault::StartFault;
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub type Queue = (Box<dyn Port>, KernelPath);

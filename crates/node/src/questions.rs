@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kaido_engine::Notifier;
 
-use super::function::FunctionView;
+use super::view::FunctionView;
 
 /// Questions that may wait.
 const WAITING_MAX: usize = 16;
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::api::{Answer, TraceQuestion};
-    use crate::function::{DatapathChoice, FunctionStatus};
+    use crate::view::{DatapathChoice, FunctionStatus};
 
     struct Echo;
 

@@ -3,7 +3,6 @@
 //! A function runs in a thread of its own, as [`function`](crate::function) says.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,44 +12,20 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use kaido_engine::FramePool;
-use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
+use miette::{IntoDiagnostic, WrapErr, miette};
 use rustix::event::{EventfdFlags, eventfd};
-use thiserror::Error;
 
 use crate::board::Health;
-use crate::config::{Base, Config, DEFAULT_SOCKET, MetricsListen};
+use crate::config::{Base, DEFAULT_SOCKET, MetricsListen};
 use crate::control::{self, Control, FunctionPeer};
+use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
 use crate::log::{log_stop, notify, start_log};
 use crate::metrics::{Exporter, Figures, FunctionFigures};
 use crate::questions::{QuestionSender, questions};
 use crate::server::Server;
 use crate::signals::stop_flag;
-
-/// Why the node could not start.
-#[derive(Debug, Error, Diagnostic)]
-pub enum StartFault {
-    /// A port could not be opened.
-    #[error("port {port}: {fault}")]
-    Port {
-        /// Its name.
-        port: String,
-        /// What went wrong.
-        fault: String,
-        /// How to mend it.
-        #[help]
-        help: String,
-    },
-    /// The address of the metrics could not be bound.
-    #[error("metrics.listen: cannot listen on {address}: {error}")]
-    #[diagnostic(help("the address must be one of this host's, and nobody else may listen at the port"))]
-    Metrics {
-        /// The address.
-        address: SocketAddr,
-        /// What the kernel said.
-        error: std::io::Error,
-    },
-}
+use crate::start_fault::StartFault;
 
 /// Runs a node until SIGTERM or SIGINT.
 ///

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::function::reply;
+use super::view::reply;
 use crate::api::Answer;
 
 /// Clients at once. Whoever has waited longest without a question gives way to a further one.

@@ -5,7 +5,7 @@ use kaido_engine::port::{Port, UnclaimedFrames, vlan_ports};
 use super::binder::Device;
 use super::ports::fault;
 use crate::config::{Driver, PortConfig};
-use crate::run::StartFault;
+use crate::start_fault::StartFault;
 
 /// The queues of ports: by port, then one for each worker.
 pub(crate) type Queues = Vec<Vec<Box<dyn Port>>>;

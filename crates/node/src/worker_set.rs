@@ -8,7 +8,6 @@ use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHan
 use kaido_xdp::Program;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::function::ControlLoop;
 use super::ports::{OpenPorts, Queue};
 use crate::config::Base;
 
@@ -65,16 +64,12 @@ impl WorkerSet {
     }
 
     /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
-    /// A control loop that ends without being told to has lost a worker.
+    /// `asked` says whether the node is to stop: a function that ends otherwise has lost a worker.
     ///
     /// # Errors
     /// When a worker has ended by itself, or panicked.
-    pub fn end<P: Program + 'static>(
-        self,
-        opened: &mut OpenPorts<P>,
-        control: &ControlLoop,
-    ) -> miette::Result<()> {
-        let died = !control.is_stopping();
+    pub fn end<P: Program + 'static>(self, opened: &mut OpenPorts<P>, asked: bool) -> miette::Result<()> {
+        let died = !asked;
         opened.detach();
         self.stop.store(true, Ordering::Relaxed);
         let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();

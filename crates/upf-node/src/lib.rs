@@ -303,7 +303,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         buffer: datagram_buffer(),
     };
     control.run(|| worker_set.has_lost());
-    worker_set.end(&mut ports.opened, &control.control)
+    worker_set.end(&mut ports.opened, control.control.is_stopping())
 }
 
 /// Guards the sockets of PFCP and of the metrics from the data network.

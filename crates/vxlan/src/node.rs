@@ -196,7 +196,7 @@ impl ConfiguredFunction for VxlanConfig {
             heartbeat: Heartbeat::new(),
         });
         control.run(&mut VxlanView { segments, traces }, || worker_set.has_lost());
-        worker_set.end(&mut ports, &control)
+        worker_set.end(&mut ports, control.is_stopping())
     }
 }
 

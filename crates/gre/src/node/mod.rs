@@ -107,7 +107,7 @@ fn run(config: &GreConfig, context: FunctionContext) -> miette::Result<()> {
         heartbeat: Heartbeat::new(),
     });
     control.run(&mut GreView { datapath, rules, traces }, || worker_set.has_lost());
-    worker_set.end(&mut ports.opened, &control)
+    worker_set.end(&mut ports.opened, control.is_stopping())
 }
 
 /// What forwards, what the configuration says, and why it is that.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use kaido_node::config::{Config, FunctionSchema, reference};
+use kaido_node::config::FunctionSchema;
+use kaido_node::file::{Config, reference};
 
 use crate::FUNCTIONS;
 

@@ -202,7 +202,7 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
     });
     control.run(&mut RouterView { traces }, || worker_set.has_lost() || management.has_ended());
     management.stop();
-    let ended = worker_set.end(&mut ports.opened, &control);
+    let ended = worker_set.end(&mut ports.opened, control.is_stopping());
     // After the workers, which have given it what they held.
     drop(tier);
     ended

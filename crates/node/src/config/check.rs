@@ -72,7 +72,7 @@ impl Findings {
 }
 
 /// What is wrong with ports of several functions together.
-pub(super) fn across(base: &Base, function: &FunctionSchema) -> Vec<Fault> {
+pub(crate) fn across(base: &Base, function: &FunctionSchema) -> Vec<Fault> {
     let mut findings = Findings::new(function);
     // Which queues there must be is the affair of each.
     ports(base, true, &mut findings);

@@ -80,7 +80,7 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// What serde or the TOML grammar refused.
-pub(super) fn syntax(
+pub(crate) fn syntax(
     path: &Path,
     text: String,
     error: &toml::de::Error,

@@ -9,7 +9,7 @@ use super::schema::{FunctionSchema, Sections};
 use super::wanted::REFERENCE;
 
 /// Sections and fields that belong into a file of other functions than its own, or into none. Of tables within sections serde tells.
-pub(super) fn foreign(
+pub(crate) fn foreign(
     file: &DeTable<'_>,
     own: &[FunctionSchema],
     functions: &[FunctionSchema],
@@ -75,7 +75,7 @@ fn function_of<'p>(port: &'p DeTable<'_>) -> Option<&'p str> {
 }
 
 /// That there is no function of that name.
-pub(super) fn function(name: &str, at: Range<usize>, functions: &[FunctionSchema]) -> Fault {
+pub(crate) fn function(name: &str, at: Range<usize>, functions: &[FunctionSchema]) -> Fault {
     let expected = one_of(functions.iter().map(|function| function.name));
     let message = format!("unknown value `{name}`, expected {expected}");
     Fault { at, field: String::new(), message, help: REFERENCE.to_owned() }

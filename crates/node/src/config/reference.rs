@@ -3,7 +3,7 @@
 use super::schema::{FunctionSchema, Sections, base};
 
 /// The reference as Markdown: `docs/configuration.md`. The first function is that of a file without `function`.
-pub(super) fn reference(functions: &[FunctionSchema]) -> String {
+pub(crate) fn reference(functions: &[FunctionSchema]) -> String {
     let names: Vec<_> = functions.iter().map(|function| format!("`\"{}\"`", function.name)).collect();
     let names = match &names[..] {
         [before @ .., other, last] => [before, &[format!("{other} or {last}")]].concat().join(", "),

@@ -7,8 +7,9 @@ use kaido_engine::shared::{SharedTotals, cycles};
 use kaido_engine::{FramePool, HistogramTotals, PortId, PortTotals, WorkerCounters};
 use kaido_metrics::{Buckets, Exposition, Family, Format, Value};
 
+use super::families as f;
 use super::process::Process;
-use super::{MetricsSource, families as f};
+use super::source::MetricsSource;
 use crate::api;
 use crate::board::{PortBoard, PortState, PortView};
 use crate::function::Running;

@@ -10,6 +10,7 @@
 mod families;
 mod figures;
 mod process;
+pub mod source;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kaido_engine::PortTotals;
 use kaido_metrics::{Endpoint, Format, Request, Response};
 pub use kaido_metrics::{Exposition, Family, Kind};
 
 pub use self::families::{FAMILIES as NODE_FAMILIES, table};
 pub use self::figures::{Figures, FunctionFigures, one};
+pub use self::source::MetricsSource;
 use super::board::Health;
 use crate::api::Answer;
 
@@ -30,30 +31,6 @@ use crate::api::Answer;
 const FRESH: Duration = Duration::from_millis(100);
 /// Path of the drops of all ports.
 const DROPS: &str = "/v1/drops";
-
-/// What a function offers at the endpoint beside the figures that every node has.
-pub trait MetricsSource: Send {
-    /// Is called before each scrape; `false` where its figures cannot be had in time.
-    fn look(&mut self) -> bool {
-        true
-    }
-
-    /// Adds what a datapath in the kernel has counted on the port of that number.
-    fn add_kernel(&self, _at: usize, _totals: &mut PortTotals) {}
-
-    /// Writes its families.
-    fn metrics(&self, out: &mut Exposition);
-
-    /// The JSON document at a path; `None` where there is none.
-    fn document(&mut self, _path: &str) -> Option<String> {
-        None
-    }
-
-    /// Paths of its documents.
-    fn paths(&self) -> &'static [&'static str] {
-        &[]
-    }
-}
 
 /// The thread that is scraped.
 #[derive(Debug)]

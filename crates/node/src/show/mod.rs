@@ -3,12 +3,13 @@
 
 mod filter;
 mod pcapng;
+pub mod target;
 mod trace;
 mod workers;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -16,21 +17,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use self::target::ControlTarget;
 pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
 use crate::api::{Answer, Count, Port, Question, Status};
-use crate::config::DEFAULT_SOCKET;
 use crate::function::NetworkFunction;
-
-/// Where the running node answers.
-#[derive(Debug, clap::Args)]
-pub struct ControlTarget {
-    /// The node's control socket.
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
-    pub socket: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// Reads a number as it is written: 0x000003ef or decimal.
 pub fn number(text: &str) -> Option<u64> {

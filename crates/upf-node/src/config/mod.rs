@@ -161,7 +161,8 @@ pub(crate) mod testing {
 
     use super::UpfConfig;
     use super::check::fields;
-    use kaido_node::config::{Config, FilePart};
+    use kaido_node::config::FilePart;
+    use kaido_node::file::Config;
     use kaido_node::function::NetworkFunction;
 
     const FUNCTIONS: &[&dyn NetworkFunction] = &[&crate::UpfFunction];

@@ -156,7 +156,8 @@ pub(super) mod tests {
     use miette::Diagnostic;
 
     use super::*;
-    use kaido_node::config::{Config, FilePart};
+    use kaido_node::config::FilePart;
+    use kaido_node::file::Config;
     use kaido_node::function::NetworkFunction;
 
     const FUNCTIONS: &[&dyn NetworkFunction] = &[&crate::GreFunction];

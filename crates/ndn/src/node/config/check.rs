@@ -236,7 +236,8 @@ mod tests {
 
     use super::*;
     use crate::node::config::AdmitName;
-    use kaido_node::config::{Config, FilePart};
+    use kaido_node::config::FilePart;
+    use kaido_node::file::Config;
     use kaido_node::function::NetworkFunction;
 
     const FUNCTIONS: &[&dyn NetworkFunction] = &[&crate::NdnFunction];

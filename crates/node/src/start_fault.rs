@@ -1,0 +1,31 @@
+//! Why a node does not start.
+
+use std::net::SocketAddr;
+
+use miette::Diagnostic;
+use thiserror::Error;
+
+/// Why the node could not start.
+#[derive(Debug, Error, Diagnostic)]
+pub enum StartFault {
+    /// A port could not be opened.
+    #[error("port {port}: {fault}")]
+    Port {
+        /// Its name.
+        port: String,
+        /// What went wrong.
+        fault: String,
+        /// How to mend it.
+        #[help]
+        help: String,
+    },
+    /// The address of the metrics could not be bound.
+    #[error("metrics.listen: cannot listen on {address}: {error}")]
+    #[diagnostic(help("the address must be one of this host's, and nobody else may listen at the port"))]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+}
