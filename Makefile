@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel demo test test-all fuzz soak bench bench-micro lint doc reference clean
+.PHONY: help setup build wheel demo test test-all fuzz soak bench bench-micro lint doc reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ doc: setup ## Build the API documentation, target/doc
 reference: setup ## Write docs/configuration.md from the code
 	@scripts/cargo run --quiet --package kaido -- reference > docs/configuration.md.new
 	@mv docs/configuration.md.new docs/configuration.md
+
+arrows: ## Draw the crates and the circles between modules: docs/arrows.md
+	@python3 tests/arrows.py
 
 clean: ## Remove everything that was built
 	@scripts/cargo clean
