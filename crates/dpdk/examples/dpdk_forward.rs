@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{:.1} ns a packet, both ways together", 1e9 / rate);
     }
     port.losses(&mut |reason: DropReason, count| {
-        println!("lost: {} {count}", DropTable::ENGINE.name(reason))
+        println!("lost: {} {count}", DropTable::ENGINE.name(reason));
     });
     Ok(())
 }

@@ -8,19 +8,19 @@ use crate::config::{Base, PortConfig};
 use crate::start_fault::StartFault;
 
 /// DPDK, started for the first port that is its.
-pub struct DpdkDevices<'c> {
+pub(crate) struct DpdkDevices<'c> {
     base: &'c Base,
     pool: &'static FramePool,
     memory: Option<DpdkPool>,
 }
 
 impl<'c> DpdkDevices<'c> {
-    pub fn new(base: &'c Base, pool: &'static FramePool) -> Self {
+    pub(crate) fn new(base: &'c Base, pool: &'static FramePool) -> Self {
         Self { base, pool, memory: None }
     }
 
     /// Opens the device of a port, which may take frames to every address: its queue, its Ethernet address, and what it is.
-    pub fn open(&mut self, port: &PortConfig, promiscuous: bool) -> Result<DpdkQueue, StartFault> {
+    pub(crate) fn open(&mut self, port: &PortConfig, promiscuous: bool) -> Result<DpdkQueue, StartFault> {
         let refused = |error: DpdkError| fault(port, &error, error.help());
         let memory = match &self.memory {
             Some(memory) => memory,
