@@ -21,7 +21,7 @@ const FUNCTIONS: &[&dyn NetworkFunction] = &[
     &kaido_vxlan::VxlanFunction,
 ];
 
-/// A fast, measurable user plane: UPF and PGW-U, GRE header remover, NDN router.
+/// A fast, measurable user plane: UPF and PGW-U, GRE header remover, NDN router, VXLAN endpoint.
 #[derive(Debug, Parser)]
 #[command(version, about, propagate_version = true)]
 struct Arguments {

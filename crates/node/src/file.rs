@@ -92,8 +92,9 @@ impl Config {
             // What every function has is said once.
             faults.extend(findings.faults);
         }
-        if self.functions.len() > 1 {
-            faults.extend(check::across(&self.base, &self.functions[0].schema()));
+        if let Some(first) = self.functions.first() {
+            let parts: Vec<_> = self.functions.iter().map(|function| function.base()).collect();
+            faults.extend(check::whole(&self.base, &parts, &first.schema()));
         }
         let mut once: Vec<Fault> = Vec::new();
         for fault in faults {

@@ -10,7 +10,9 @@ use kaido_engine::{KernelPath, PortId, PortTotals};
 use kaido_node::StartFault;
 use kaido_node::api::{Answer, TraceQuestion};
 use kaido_node::board::Heartbeat;
-use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, PortConfig, Spanned, schema_of};
+use kaido_node::config::{
+    Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned, schema_of,
+};
 use kaido_node::families;
 use kaido_node::function::{
     ConfiguredFunction, DatapathChoice, FunctionContext, FunctionStatus, FunctionView, NetworkFunction,
@@ -71,12 +73,13 @@ struct VxlanConfig {
     #[serde(skip)]
     base: Base,
     /// The endpoint.
+    #[serde(default)]
     vxlan: VxlanTable,
 }
 
 /// `[vxlan]`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 struct VxlanTable {
     /// Segments, one each. Ports without one are the underlay.
     #[serde(rename = "segment")]
@@ -133,6 +136,9 @@ impl ConfiguredFunction for VxlanConfig {
     }
 
     fn check(&self, findings: &mut Findings) {
+        if self.vxlan.segments.is_empty() {
+            findings.add(0..0, "vxlan.segment", "missing", "add a [[vxlan.segment]] for each segment");
+        }
         for segment in &self.vxlan.segments {
             let SegmentConfig { vni, port, .. } = segment.get_ref();
             findings.range(vni, "vxlan.segment.vni");
@@ -147,11 +153,17 @@ impl ConfiguredFunction for VxlanConfig {
                 "vni" => ("another segment has this vni", "give each a vni of its own"),
                 "port" => ("another segment has this port", "give each a port of its own"),
                 _ => (
-                    "no remote, or one of another family than `local`",
-                    "give the addresses of the other endpoints",
+                    "no remote, one twice, or one that is no host of the family of `local`",
+                    "give the addresses of the other endpoints, each once",
                 ),
             };
             findings.add(place, format!("vxlan.segment.{field}"), message, help);
+        }
+        let datapath = &self.base.node.datapath;
+        if matches!(datapath.get_ref(), Datapath::Xdp | Datapath::Hybrid) {
+            let message =
+                format!("\"{}\", and a VXLAN endpoint forwards in the engine", datapath.get_ref().name());
+            findings.add(datapath.span(), "node.datapath", message, "use datapath = \"auto\" or \"engine\"");
         }
         if !self.base.ports.iter().any(|port| self.is_underlay(port.get_ref())) {
             findings.add(0..0, "port", "every port is a segment's", "add the port that tunnels leave by");

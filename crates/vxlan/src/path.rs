@@ -51,6 +51,8 @@ kaido_engine::drop_reasons! {
     VNI_UNKNOWN = "vxlan_vni_unknown",
     /// From an endpoint that is none of the segment's.
     REMOTE_UNKNOWN = "vxlan_remote_unknown",
+    /// Longer, with the headers of the tunnel or without them, than the link takes: an endpoint cuts nothing.
+    TOO_BIG = "vxlan_too_big",
 }
 
 /// The function of one worker.
@@ -168,7 +170,7 @@ impl Vxlan {
                 match port.filter(|port| frame.packet_len() <= port.mtu).map(|port| port.mac) {
                     Some(own) if put_link(&mut frame, own, hop.mac) => return out.transmit(hop.port, frame),
                     Some(_) => DropReason::NO_HEADROOM,
-                    None => DropReason::TOO_BIG,
+                    None => VxlanDrop::TOO_BIG,
                 }
             }
             Resolution::Pending => match self.pending.push(frame, from, to, (), out.now()) {
@@ -202,7 +204,7 @@ impl Vxlan {
         self.counters.decapsulated(segment, frame.packet_len());
         let port = self.settings.segments[segment].port;
         if frame.packet_len() > self.ports[port.index()].mtu + LINK_LEN_MAX {
-            return out.drop(from, frame, DropReason::TOO_BIG);
+            return out.drop(from, frame, VxlanDrop::TOO_BIG);
         }
         out.transmit(port, frame);
     }

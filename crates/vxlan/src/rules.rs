@@ -54,8 +54,46 @@ impl Settings {
             fault(!numbers.insert(segment.vni), "vni");
             fault(!ports.insert(segment.port), "port");
             let foreign = |remote: &IpAddr| remote.is_ipv4() != segment.local.is_ipv4();
-            fault(segment.remotes.is_empty() || segment.remotes.iter().any(foreign), "remotes");
+            let no_host = |remote: &IpAddr| {
+                remote.is_unspecified() || remote.is_multicast() || *remote == segment.local
+            };
+            let once: HashSet<_> = segment.remotes.iter().collect();
+            let is_wrong = |remote: &IpAddr| foreign(remote) || no_host(remote);
+            let repeats = once.len() < segment.remotes.len();
+            fault(segment.remotes.is_empty() || repeats || segment.remotes.iter().any(is_wrong), "remotes");
         }
         faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(vni: u32, port: u8, remotes: &[&str]) -> Segment {
+        let address = |text: &&str| text.parse().unwrap();
+        let remotes = remotes.iter().map(address).collect();
+        Segment { vni, port: PortId(port), local: IpAddr::from([192, 0, 2, 1]), remotes }
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let good = || segment(1, 0, &["192.0.2.2"]);
+        for (second, wanted) in [
+            (segment(2, 1, &["192.0.2.2", "192.0.2.3"]), None),
+            (segment(1, 1, &["192.0.2.2"]), Some("vni")),
+            (segment(VNI_MAX + 1, 1, &["192.0.2.2"]), Some("vni")),
+            (segment(2, 0, &["192.0.2.2"]), Some("port")),
+            (segment(2, 1, &[]), Some("remotes")),
+            (segment(2, 1, &["2001:db8::2"]), Some("remotes")),
+            (segment(2, 1, &["239.0.0.1"]), Some("remotes")),
+            (segment(2, 1, &["0.0.0.0"]), Some("remotes")),
+            (segment(2, 1, &["192.0.2.1"]), Some("remotes")),
+            (segment(2, 1, &["192.0.2.2", "192.0.2.2"]), Some("remotes")),
+        ] {
+            let settings = Settings { segments: vec![good(), second], ports: Vec::new() };
+            let wanted: Vec<_> = wanted.into_iter().map(|field| (1, field)).collect();
+            assert_eq!(settings.check(), wanted, "{settings:?}");
+        }
     }
 }

@@ -38,9 +38,10 @@ fn every_field_is_told_and_read() {
                 assert!(!said.contains("unknown field"), "{path}.{name}: {said}");
             }
             let said = error(function.name, &format!("{header}\nno_such_field = 1\n"));
-            let first = &section.fields[0].name;
             assert!(said.contains("unknown field `no_such_field`, expected"), "{path}: {said}");
-            assert!(said.contains(&format!("`{first}`")), "{path}: {said}");
+            for first in section.fields.first() {
+                assert!(said.contains(&format!("`{}`", first.name)), "{path}: {said}");
+            }
         }
     }
 }
@@ -90,4 +91,65 @@ fn what_is_anothers_is_refused_with_its_place() {
 fn fields_of_other_functions_are_not_expected() {
     let said = error("gre", "[node]\nworker = 1\n");
     assert!(said.contains("`workers`") && !said.contains("sessions_max"), "{said}");
+}
+
+/// A port of a function.
+fn port(name: &str, function: &str, more: &str) -> String {
+    format!(
+        "[[port]]\nname = \"{name}\"\ndriver = \"af_packet\"\ninterface = \"{name}\"\n{function}\n{more}\n"
+    )
+}
+
+#[test]
+fn a_file_has_several_functions() {
+    let gre = |name: &str, other: &str| port(name, "function = \"gre\"", &format!("peer_port = \"{other}\""));
+    let text = format!("function = [\"gre\", \"ndn\"]\n{}{}", gre("a", "b"), gre("b", "a"))
+        + &port("c", "function = \"ndn\"", "");
+    let config =
+        Config::parse(Path::new("kaido.toml"), text, FUNCTIONS).unwrap_or_else(|fault| panic!("{fault}"));
+    let ports = config.functions.iter().map(|function| (function.schema().name, function.base().ports.len()));
+    assert_eq!(ports.collect::<Vec<_>>(), [("gre", 2), ("ndn", 1)]);
+    assert!(config.summary().contains("GRE header removal") && config.summary().contains("; NDN router"));
+}
+
+#[test]
+fn what_is_wrong_with_several_functions_is_said() {
+    let gre = "function = \"gre\"";
+    let two = |first: &str, second: &str| format!("{first}{second}{}", port("z", "function = \"ndn\"", ""));
+    for (functions, text, wanted) in [
+        ("[\"gre\", \"ndn\"]", two(&port("a", "", ""), ""), "port.function: missing"),
+        (
+            "[\"gre\", \"ndn\"]",
+            port("a", "function = \"upf\"", ""),
+            "port.function: \"upf\" is no function of",
+        ),
+        ("[\"gre\", \"gre\"]", String::new(), "function: \"gre\" is there twice"),
+        ("[\"gre\", \"x\"]", String::new(), "unknown value `x`, expected one of `upf`, `gre`"),
+        ("[]", String::new(), "function: a node has one function at least"),
+        (
+            "[\"gre\", \"ndn\"]",
+            "[pfcp]\n".to_owned(),
+            "pfcp: of function = \"upf\", and this file's function is \"gre\", \"ndn\"",
+        ),
+        (
+            "[\"gre\", \"ndn\"]",
+            port("a", "function = \"ndn\"", "peer_port = \"b\""),
+            "port.peer_port: of function = \"gre\"",
+        ),
+        (
+            "[\"gre\", \"ndn\"]",
+            two(&port("a", gre, "peer_port = \"b\""), &port("b", gre, "peer_port = \"a\""))
+                + &port("a", "function = \"ndn\"", ""),
+            "port.name: `a` is used twice",
+        ),
+        (
+            "[\"gre\", \"ndn\"]",
+            "[dpdk]\neal = [\"-a\"]\n".to_owned() + &two("", ""),
+            "dpdk.eal: no port is DPDK's",
+        ),
+    ] {
+        let text = format!("function = {functions}\n{text}");
+        let said = Config::parse(Path::new("kaido.toml"), text, FUNCTIONS).err().unwrap().to_string();
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
 }

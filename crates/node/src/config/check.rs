@@ -71,11 +71,24 @@ impl Findings {
     }
 }
 
-/// What is wrong with ports of several functions together.
-pub(crate) fn across(base: &Base, function: &FunctionSchema) -> Vec<Fault> {
+/// What is wrong with the ports of all functions together; `parts` is what each has.
+pub(crate) fn whole(base: &Base, parts: &[&Base], function: &FunctionSchema) -> Vec<Fault> {
     let mut findings = Findings::new(function);
     // Which queues there must be is the affair of each.
     ports(base, true, &mut findings);
+    let has_dpdk =
+        |part: &&&Base| part.ports.iter().any(|port| *port.get_ref().driver.get_ref() == Driver::Dpdk);
+    match parts.iter().filter(has_dpdk).count() {
+        0 if !base.dpdk.eal.is_empty() => {
+            let help = "remove the section or give a port driver = \"dpdk\"";
+            findings.add(0..0, "dpdk.eal", "no port is DPDK's", help);
+        }
+        0 | 1 => {}
+        _ => {
+            let help = "DPDK's environment is one function's: give the ports of the others another driver";
+            findings.add(0..0, "port.driver", "several functions have dpdk ports", help);
+        }
+    }
     findings.faults
 }
 
@@ -170,11 +183,6 @@ fn ports(base: &Base, one_queue_does: bool, findings: &mut Findings) {
             queues(port, &base.node, findings);
         }
         interface(port, place, &mut interfaces, findings);
-    }
-    let has_dpdk = base.ports.iter().any(|port| *port.get_ref().driver.get_ref() == Driver::Dpdk);
-    if !base.dpdk.eal.is_empty() && !has_dpdk {
-        let help = "remove the section or give a port driver = \"dpdk\"";
-        findings.add(0..0, "dpdk.eal", "no port is DPDK's", help);
     }
 }
 

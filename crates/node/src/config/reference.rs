@@ -31,10 +31,10 @@ fn write(text: &mut String, sections: &Sections) {
     for section in sections.iter() {
         let heading =
             if section.is_list { format!("[[{}]]", section.path) } else { format!("[{}]", section.path) };
-        text.push_str(&format!(
-            "\n## `{heading}`\n\n{}\n\n| field | allowed | default | meaning |\n|---|---|---|---|\n",
-            section.meaning
-        ));
+        text.push_str(&format!("\n## `{heading}`\n\n{}\n", section.meaning));
+        if !section.fields.is_empty() {
+            text.push_str("\n| field | allowed | default | meaning |\n|---|---|---|---|\n");
+        }
         for field in &section.fields {
             let (name, allowed, default) = (&field.name, field.allowed(), field.default());
             text.push_str(&format!("| `{name}` | {allowed} | {default} | {} |\n", field.meaning()));

@@ -38,7 +38,7 @@ pub struct TraceArgs {
 #[derive(Debug, clap::Args)]
 #[group(required = false, multiple = false)]
 struct FrameOf {
-    /// A port of a function without sessions (GRE, NDN); may be given again. All ports when nothing is given.
+    /// A port of a function without sessions; may be given again. All ports when nothing is given.
     #[arg(long, value_name = "NAME")]
     port: Vec<String>,
 }

@@ -176,7 +176,7 @@ fn what_is_wrong_has_its_reason() {
         assert!(matches!(new[..], [(name, _)] if name == reason), "{what}: {new:?}");
     }
     let long = here.encapsulate(&frame(7, 1, &[0; 1501]));
-    assert_eq!((long.len(), here.drops(LAN)), (0, vec![("too_big", 1)]));
+    assert_eq!((long.len(), here.drops(LAN)), (0, vec![("vxlan_too_big", 1)]));
     assert_eq!(there.totals(), SegmentTotals::default());
 }
 
