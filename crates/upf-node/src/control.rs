@@ -172,13 +172,12 @@ impl Control {
         self.send(&out, None);
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
         self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers);
-        let in_kernel = self.kernel.as_ref().map(KernelCounters::read).unwrap_or_default();
         self.control.serve(&mut UpfView {
             endpoint: &mut self.endpoint,
             ports: &self.ports,
             choice: &self.choice,
             kernel_watch: self.kernel_watch.as_ref(),
-            in_kernel,
+            kernel: self.kernel.as_ref(),
             unknown_peers: [self.unknown_peers, self.waiting.dropped()],
         });
     }
@@ -336,17 +335,18 @@ struct UpfView<'c> {
     ports: &'c PortBoard,
     choice: &'c Choice,
     kernel_watch: Option<&'c KernelWatch>,
-    /// By port, where there is a datapath in the kernel.
-    in_kernel: Vec<KernelCounts>,
+    /// Of the datapath in the kernel, where there is one: read when it is asked for.
+    kernel: Option<&'c KernelCounters>,
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
     unknown_peers: [u64; 2],
 }
 
 impl FunctionView for UpfView<'_> {
     fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
+        let in_kernel = self.kernel.map(KernelCounters::read).unwrap_or_default();
         let port = |(at, mut totals): (usize, PortTotals)| {
-            offload::add_to(&mut totals, at, &self.in_kernel);
-            (totals, self.in_kernel.get(at).map(offload::forwarded).unwrap_or_default())
+            offload::add_to(&mut totals, at, &in_kernel);
+            (totals, in_kernel.get(at).map(offload::forwarded).unwrap_or_default())
         };
         FunctionStatus {
             datapath: DatapathChoice {
@@ -355,7 +355,7 @@ impl FunctionView for UpfView<'_> {
                 reason: self.choice.reason.clone(),
             },
             counted: by_workers.into_iter().enumerate().map(port).collect(),
-            more: reply(&self.upf_status()),
+            more: reply(&self.upf_status(&in_kernel)),
         }
     }
 
@@ -390,7 +390,7 @@ impl UpfView<'_> {
         UpfAnswer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
     }
 
-    fn upf_status(&self) -> api::UpfStatus {
+    fn upf_status(&self, in_kernel: &[KernelCounts]) -> api::UpfStatus {
         let upf = self.endpoint.service();
         let node = upf.node();
         let volume = upf.volume();
@@ -418,7 +418,7 @@ impl UpfView<'_> {
             downlink_bytes: volume.downlink_bytes,
             forms: upf.forms().map(form).collect(),
             slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
-            kernel: upf.kernel_records().map(|records| self.in_kernel(records)),
+            kernel: upf.kernel_records().map(|records| self.offload_status(records, in_kernel)),
             peers: peers.collect(),
             paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
             pfcp: pfcp.chain(unknown_peers).collect(),
@@ -426,7 +426,7 @@ impl UpfView<'_> {
     }
 
     /// The kernel's datapath, which has so many records.
-    fn in_kernel(&self, records: usize) -> api::OffloadStatus {
+    fn offload_status(&self, records: usize, in_kernel: &[KernelCounts]) -> api::OffloadStatus {
         let ports = self.ports.list();
         let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
         let refusal = |(at, why): (usize, String)| {
@@ -435,18 +435,18 @@ impl UpfView<'_> {
         };
         api::OffloadStatus {
             records,
-            handed: self.handed(),
+            handed: handed(in_kernel),
             refusals: refusals.into_iter().map(refusal).collect(),
             idle: self.kernel_watch.and_then(KernelWatch::idle).map(str::to_owned),
         }
     }
+}
 
-    /// What the kernel's datapath left, by reason, of all ports.
-    fn handed(&self) -> Vec<Count> {
-        let count = |hand| self.in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
-        let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
-        counts.filter(|(_, count)| *count > 0).map(|(name, count)| Count { name, count }).collect()
-    }
+/// What the kernel's datapath left, by reason, of all ports.
+fn handed(in_kernel: &[KernelCounts]) -> Vec<Count> {
+    let count = |hand| in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
+    let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
+    counts.filter(|(_, count)| *count > 0).map(|(name, count)| Count { name, count }).collect()
 }
 
 fn slow_path((reason, packets): (SlowPathReason, u64)) -> Option<api::SlowPath> {
