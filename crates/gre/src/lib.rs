@@ -12,6 +12,7 @@
 mod counters;
 mod drop_reason;
 mod matching;
+#[cfg(feature = "node")]
 mod node;
 mod parse;
 mod path;
@@ -20,6 +21,7 @@ pub mod xdp;
 
 pub use counters::{RuleCounters, RuleTotals};
 pub use drop_reason::GreDrop;
+#[cfg(feature = "node")]
 pub use node::GreFunction;
 pub use path::{Gre, SharedState};
 pub use rules::{

@@ -13,6 +13,7 @@ pub mod host;
 pub mod link;
 pub mod mgmt;
 mod moment;
+#[cfg(feature = "node")]
 mod node;
 mod packet;
 mod reliability;
@@ -22,5 +23,6 @@ pub mod tier;
 
 pub use drop_reason::NdnDrop;
 pub use moment::NodeInstant;
+#[cfg(feature = "node")]
 pub use node::NdnFunction;
 pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};
