@@ -10,7 +10,8 @@ use kaido_engine::{
     DropReason, FramePool, KernelPath, PortId, PortTotals, Routes, Worker, WorkerCounters, WorkerSettings,
 };
 use kaido_gre::{
-    Condition, Gre, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, Settings, SharedState, Verdict,
+    Condition, Gre, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, RuleCounters, Settings, SharedState,
+    Verdict,
 };
 use proptest::prelude::*;
 
@@ -22,16 +23,42 @@ fn pool() -> &'static FramePool {
     POOL.get_or_init(|| FramePool::leak(128).unwrap())
 }
 
+fn to(last: u8) -> Option<Prefix> {
+    Some(Prefix::of(std::net::Ipv4Addr::new(203, 0, 113, last).into()))
+}
+
+fn rule(name: &str, condition: Condition, verdict: Verdict) -> Rule {
+    Rule { name: name.into(), condition, verdict }
+}
+
 struct Rig {
     wires: [MemoryWire; 2],
     worker: Worker,
     counters: Arc<WorkerCounters>,
+    rules: Arc<RuleCounters>,
     pool: &'static FramePool,
 }
 
 impl Rig {
     fn new(unmatched: Verdict) -> Self {
-        let pool = pool();
+        let rules = vec![
+            rule("dropped", Condition { destination: to(2), ..Condition::default() }, Verdict::Drop),
+            rule(
+                "six",
+                Condition {
+                    destination: to(3),
+                    inner: Inner { ipv4: false, ..Inner::default() },
+                    key: KeyMatch::Absent,
+                    ..Condition::default()
+                },
+                Verdict::DECAPSULATE,
+            ),
+            rule("one", Condition { destination: to(1), ..Condition::default() }, Verdict::DECAPSULATE),
+        ];
+        Self::with(pool(), rules, unmatched, 1500)
+    }
+
+    fn with(pool: &'static FramePool, rules: Vec<Rule>, unmatched: Verdict, mtu: usize) -> Self {
         let wires = [MemoryWire::new(), MemoryWire::new()];
         let ports =
             wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
@@ -39,25 +66,10 @@ impl Rig {
             peer_port: Some(PortId(peer_port)),
             mac: [2, 0, 0, 0, 0, peer_port],
             addresses: Vec::new(),
-            mtu: 1500,
+            mtu,
         };
-        let to = |last: u8| Some(Prefix::of(std::net::Ipv4Addr::new(203, 0, 113, last).into()));
-        let rule = |name: &str, condition: Condition, verdict| Rule { name: name.into(), condition, verdict };
         let settings = Settings {
-            rules: vec![
-                rule("dropped", Condition { destination: to(2), ..Condition::default() }, Verdict::Drop),
-                rule(
-                    "six",
-                    Condition {
-                        destination: to(3),
-                        inner: Inner { ipv4: false, ..Inner::default() },
-                        key: KeyMatch::Absent,
-                        ..Condition::default()
-                    },
-                    Verdict::DECAPSULATE,
-                ),
-                rule("one", Condition { destination: to(1), ..Condition::default() }, Verdict::DECAPSULATE),
-            ],
+            rules,
             unmatched,
             unreadable: Verdict::Pass,
             pieces: Pieces::Pass,
@@ -65,9 +77,10 @@ impl Rig {
         };
         let (routes, _wanted) = Routes::new();
         let gre = Gre::new(&SharedState::new(settings, Limits::default()).unwrap(), &routes);
+        let rules = gre.counters();
         let worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
         let counters = worker.counters();
-        Self { wires, worker, counters, pool }
+        Self { wires, worker, counters, rules, pool }
     }
 
     fn drops(&self) -> Vec<(DropReason, u64)> {
@@ -129,6 +142,72 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
             frame
         },
     )
+}
+
+/// Plain IPv4 of so many octets, and the same in a tunnel to 203.0.113.1.
+fn plain_and_tunnelled(len: u16) -> [Vec<u8>; 2] {
+    let link = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
+    let [high, low] = len.to_be_bytes();
+    let mut inner = vec![0x45, 0, high, low, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    inner.resize(len.into(), 9);
+    let [high, low] = (24 + len).to_be_bytes();
+    let mut outer = vec![0x45, 0, high, low, 0, 0, 0, 0, 64, 47, 0, 0, 192, 0, 2, 1, 203, 0, 113, 1];
+    let sum = kaido_wire::checksum::checksum(&outer);
+    outer[10..12].copy_from_slice(&sum.to_be_bytes());
+    outer.extend([0, 0, 0x08, 0x00]);
+    [[&link[..], &inner].concat(), [&link[..], &outer, &inner].concat()]
+}
+
+fn all_decapsulated() -> Vec<Rule> {
+    vec![rule("one", Condition { destination: to(1), ..Condition::default() }, Verdict::DECAPSULATE)]
+}
+
+/// A frame that goes on, out of its tunnel or as it is, fits the port that it leaves by, with as many tags as there may be.
+#[test]
+fn what_does_not_fit_the_peer_port_is_dropped() {
+    let pool = FramePool::leak(64).unwrap();
+    for (mtu, lens) in [(1500, [1500, 1501, 1516, 1517, 1600]), (9000, [5000, 9000, 9016, 9017, 9100])] {
+        let mut rig = Rig::with(pool, all_decapsulated(), Verdict::Pass, mtu);
+        for len in lens {
+            let [plain, tunnelled] = plain_and_tunnelled(len);
+            for frame in [&plain, &tunnelled] {
+                let expected = match usize::from(len) <= mtu + 16 {
+                    true => (vec![plain.clone()], vec![]),
+                    false => (vec![], vec![DropReason::TOO_BIG]),
+                };
+                assert!(rig.pass(frame.clone()) == expected, "{len} octets of {mtu}");
+            }
+        }
+    }
+}
+
+/// A tunnel packet that is cut short is none: no rule counts it.
+#[test]
+fn what_is_cut_off_meets_no_rule() {
+    let mut rig = Rig::with(FramePool::leak(64).unwrap(), all_decapsulated(), Verdict::Pass, 1500);
+    let [plain, mut tunnelled] = plain_and_tunnelled(100);
+    assert_eq!(rig.pass(tunnelled.clone()), (vec![plain], vec![]));
+    let counted = rig.rules.totals();
+    assert_eq!(counted[0].packets, 1);
+    tunnelled.pop();
+    let (out, why) = rig.pass(tunnelled);
+    assert_eq!((out.len(), why.len(), rig.rules.totals()), (0, 1, counted));
+}
+
+#[test]
+fn of_rules_with_equal_conditions_the_first_counts() {
+    let pool = FramePool::leak(64).unwrap();
+    let [plain, tunnelled] = plain_and_tunnelled(100);
+    let one = || Condition { destination: to(1), ..Condition::default() };
+    let strips = || rule("strips", one(), Verdict::DECAPSULATE);
+    let drops = || rule("drops", one(), Verdict::Drop);
+    for (rules, is_stripped) in [(vec![strips(), drops()], true), (vec![drops(), strips()], false)] {
+        let mut rig = Rig::with(pool, rules, Verdict::Pass, 1500);
+        let out: Vec<_> =
+            [tunnelled.clone(), tagged(&tunnelled)].into_iter().flat_map(|frame| rig.pass(frame).0).collect();
+        assert_eq!(out, if is_stripped { vec![plain.clone(), tagged(&plain)] } else { vec![] });
+        assert_eq!(rig.rules.totals().iter().map(|rule| rule.packets).collect::<Vec<_>>(), [2, 0]);
+    }
 }
 
 proptest! {

@@ -347,6 +347,20 @@ fn setting_up_again_deletes_the_sessions_unless_they_are_retained() {
     still_sound(&mut upf, now, 0);
 }
 
+/// Conformance: TS 29.244 6.4 | A sequence number of before a new association is that of another request
+#[test]
+fn answers_of_before_a_new_association_are_not_given_again() {
+    let (mut upf, now, before) = with_session();
+    assert_eq!(ask(&mut upf, now, &setup(30)).cause(), 1);
+    // Octet for octet the request that made the session of before.
+    let reply = ask(&mut upf, now, &sound_establishment(2));
+    assert_eq!(reply.cause(), 1);
+    assert_ne!(reply.up_seid(), before);
+    assert!(upf.service().sessions.contains_key(&Seid(reply.up_seid())));
+    assert_eq!(upf.counters().retransmissions_answered, 0);
+    still_sound(&mut upf, now, 1);
+}
+
 /// Conformance: TS 29.244 5.8.2 | Each session is bound to the association that made it
 #[test]
 fn release_deletes_that_peers_sessions_alone() {

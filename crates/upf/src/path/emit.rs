@@ -227,3 +227,38 @@ pub(super) fn ethernet(frame: &mut Frame, src: [u8; 6], dst: [u8; 6]) -> Result<
     header.emit(frame.prepend(ethernet::HEADER_LEN).ok_or(Error::Truncated)?)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use kaido_engine::FramePool;
+    use kaido_wire::UdpView;
+
+    use super::*;
+
+    /// RFC 1071 2 (B): the sum is of all octets one after another, wherever they lie.
+    #[test]
+    fn the_checksum_is_right_over_segments_of_odd_length() {
+        let pool = FramePool::leak(8).unwrap();
+        let [src, dst] = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
+        for cuts in [[11, 20], [12, 21], [11, 22], [9, 9]] {
+            let mut datagram: Vec<u8> = (0..40).map(|octet: u8| octet.wrapping_mul(37)).collect();
+            datagram[4..8].copy_from_slice(&[0, 40, 0, 0]);
+            let parts = [&datagram[..cuts[0]], &datagram[cuts[0]..cuts[1]], &datagram[cuts[1]..]];
+            let mut segments = parts.into_iter().map(|part| {
+                let mut segment = pool.allocate().unwrap();
+                assert!(segment.set(part));
+                segment
+            });
+            let mut frame = segments.next().unwrap();
+            segments.for_each(|segment| frame.push_segment(segment));
+            for offset in [0, 1] {
+                frame.prepend(offset).unwrap()[..offset].fill(0xff);
+                fill_checksum(&mut frame, offset, Ends { src, dst });
+                let filled = frame.to_vec();
+                let view = UdpView::new_checked(&filled[offset..]).unwrap();
+                assert!(view.verify_checksum(src, dst), "{cuts:?}, {offset}");
+                layout::at_mut::<8>(frame.data_mut(), offset)[6..].fill(0);
+            }
+        }
+    }
+}

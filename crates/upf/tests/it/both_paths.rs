@@ -318,6 +318,30 @@ fn a_later_fragment_matches_no_ports() {
     assert_eq!(account(&fast).1, account(&slow).1);
 }
 
+/// A packet leaves whole up to the MTU of its exit, into a LAN too; what is longer is answered or cut as on the slow path.
+#[test]
+fn no_packet_leaves_that_is_longer_than_the_mtu_of_its_exit() {
+    let (mut fast, mut slow) = (rig(false), rig(true));
+    for session in [0, 1, 5, 6] {
+        for is_ipv4 in [true, false].into_iter().filter(|&is_ipv4| is_ipv4 || session != 0) {
+            for len in [100, 1499, 1500, 1501, 1514, 1518, 1600] {
+                let ue =
+                    if is_ipv4 { format!("10.60.0.{session}") } else { format!("2001:db8:60:{session}::5") };
+                let inner = match is_ipv4 {
+                    true => v4_packet(&ue, "8.8.4.4", &udp((4000, 5000), &vec![0xab; len - 28])),
+                    false => v6_packet(&ue, "2001:db8:9::1", &udp((4000, 5000), &vec![0xab; len - 48])),
+                };
+                let frame = uplink_v4(1000 + session, false, &inner);
+                let out = fast.pass(N3, &frame);
+                assert_eq!(out, slow.pass(N3, &frame), "session {session}, {len} octets");
+                let whole = out.iter().any(|(port, sent)| *port == N6 && sent.ends_with(&inner[20..]));
+                assert_eq!(whole, len <= 1500, "session {session}, {len} octets");
+            }
+        }
+    }
+    assert_eq!(account(&fast), account(&slow));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -12,7 +12,9 @@ use kaido_n4::{
     VolumeThreshold,
 };
 use kaido_upf::UpfDrop;
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::{NodeSettings, WorkerEvent};
+use kaido_upf::record::SessionIndex;
+use kaido_upf::usage::UsageSlot;
 
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
 const FORWARD: ApplyAction = ApplyAction { forward: true, buffer: false, notify_cp: false, ..BUFFER };
@@ -245,4 +247,39 @@ fn what_waits_outlives_a_quota_that_is_granted_anew() {
     bench.rig.upf.modify(bench.seid, &change, bench.now).unwrap();
     bench.far(FORWARD);
     assert_eq!(bench.rig.drain().len(), 1, "it leaves");
+}
+
+/// Sessions that each keep within their own bound fill the worker's together.
+#[test]
+fn packets_are_bounded_for_all_sessions_together() {
+    let settings = NodeSettings { buffer_packets_max: 10, ..fixture::settings() };
+    let mut bench = Bench::with(settings, &waiting(7, BUFFER, bar()));
+    let other = bench.rig.upf.establish(&waiting(8, BUFFER, bar()), bench.now).unwrap().seid;
+    bench.down(6, 10);
+    let frame = downlink(&udp("8.8.8.8", "10.60.0.8", 10));
+    assert_eq!(bench.rig.pass_times(N6, &frame, 6), 0);
+    assert_eq!(bench.full(), 2, "six and four are kept");
+    // What one gives back is the other's.
+    bench.rig.upf.delete(other, bench.now).unwrap();
+    bench.rig.drain();
+    bench.down(4, 10);
+    assert_eq!(bench.full(), 2 + 2, "eight are a session's");
+    bench.far(FORWARD);
+    assert_eq!(bench.rig.drain().len(), 8);
+}
+
+/// The control plane is told when there is room again of what happened while there was none.
+#[test]
+fn what_could_not_be_told_is_told_later() {
+    let mut bench = Bench::new(BUFFER, bar());
+    let nobody = WorkerEvent::Threshold { session: SessionIndex(999), slot: UsageSlot(0) };
+    let sent = (0..100_000).take_while(|_| bench.rig.upf.node().send_event(nobody)).count();
+    assert!(sent < 100_000, "they are bounded");
+    bench.down(1, 10);
+    bench.rig.drain_after(Duration::from_secs(1));
+    assert!(bench.after(0).is_empty(), "all that was before it");
+    bench.rig.drain_after(Duration::from_secs(2));
+    assert_eq!(bench.after(0), [bench.reported()]);
+    bench.rig.drain_after(Duration::from_secs(3));
+    assert!(bench.after(0).is_empty(), "once");
 }

@@ -7,9 +7,10 @@ use std::time::SystemTime;
 
 use crate::fixture::{Rig, SessionPlan, settings};
 use kaido_n4::{
-    ApplyAction, BarId, Cause, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, Interface, LocalFTeid,
-    Modification, OuterHeaderRemoval, Pdi, Pdr, PdrId, QerId, RemovedForwarding, Seid, SessionService, Teid,
-    UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr, Urr, UrrId,
+    ApplyAction, BarId, BitRate, Cause, ChooseOr, Establishment, FSeid, FTeid, Far, FarId, Interface,
+    LocalFTeid, Modification, OuterHeaderRemoval, Pdi, Pdr, PdrId, Qer, QerId, Qfi, QosMonitoring,
+    RemovedForwarding, Seid, SessionService, Srr, SrrId, Teid, UeIpAddress, UeIpRole, UpdateFar,
+    UpdateForwardingParameters, UpdatePdr, Urr, UrrId,
 };
 use kaido_upf::control::{SessionSummary, Upf};
 use kaido_upf::node::NodeSettings;
@@ -267,4 +268,81 @@ fn an_update_takes_parameters_away() {
     let drop = ApplyAction { drop: true, ..ApplyAction::default() };
     upf.modify(seid, &no_tunnel(Some(drop)), now).unwrap();
     assert!(upf.sessions(0, 1)[0].remote.is_empty());
+}
+
+/// As many uplink rules as the table of few sessions has no room for.
+fn many_keys() -> Vec<Pdr> {
+    let rule = |number: u16| {
+        let shape = Shape {
+            teid: 2000 + u32::from(number),
+            ue: 0,
+            far: 1,
+            urr: 1,
+            choose: (false, false),
+            more_fars: 0,
+        };
+        pdr(shape, number, true)
+    };
+    (100..300).map(rule).collect()
+}
+
+/// Conformance: TS 29.244 8.2.1 | A table that fills half way through a request is as it was before, and its keys are free
+#[test]
+fn what_was_put_into_the_table_before_it_was_full_is_taken_out_again() {
+    let mut upf = Rig::with(NodeSettings { sessions_max: 3, ..settings() }).upf;
+    let now = SystemTime::now();
+    let seid = upf.establish(&SessionPlan::ipv4(7).establishment(), now).unwrap().seid;
+    let before = seen(&upf);
+    let refused = |why: kaido_n4::Rejection| assert_eq!(why.cause, Cause::NoResourcesAvailable, "{why:?}");
+    let mut wide = SessionPlan::ipv4(8).establishment();
+    wide.pdrs.extend(many_keys());
+    refused(upf.establish(&wide, now).unwrap_err());
+    assert_eq!(seen(&upf), before);
+    let wider = Modification { create_pdrs: many_keys(), ..Modification::default() };
+    refused(upf.modify(seid, &wider, now).unwrap_err());
+    assert_eq!(seen(&upf), before);
+    // Whoever asks for one of the keys has it.
+    let mut next = SessionPlan::ipv4(8).establishment();
+    next.pdrs.push(many_keys().remove(0));
+    upf.establish(&next, now).unwrap();
+    assert_eq!(upf.node().table.len(), 5);
+}
+
+/// The number of a session is the low half of its SEID.
+#[test]
+fn the_number_of_a_session_comes_back() {
+    let mut upf = Rig::with(NodeSettings { sessions_max: 3, ..settings() }).upf;
+    let now = SystemTime::now();
+    let number = |seid: Seid| seid.0 & 0xffff_ffff;
+    let first = upf.establish(&SessionPlan::ipv4(7).establishment(), now).unwrap().seid;
+    let plan = SessionPlan::ipv4(8);
+    let next = |change: &dyn Fn(&mut Establishment)| {
+        let mut request = plan.establishment();
+        change(&mut request);
+        request
+    };
+    let monitoring = QosMonitoring { qfis: vec![Qfi(9); 300], ..QosMonitoring::default() };
+    let refused = [
+        // A key of another session, too many keys, counters, flows that are watched, and rates.
+        next(&|request| request.pdrs[0] = SessionPlan::ipv4(7).uplink_pdr()),
+        next(&|request| request.pdrs.extend(many_keys())),
+        next(&|request| {
+            request.urrs = (1..=200).map(urr).collect();
+            let counted = |(pdr, id)| Pdr { urr_ids: vec![UrrId(id)], ..pdr };
+            request.pdrs.extend(many_keys().into_iter().zip(1..).map(counted));
+        }),
+        next(&|request| {
+            request.srrs = vec![Srr { id: SrrId(1), monitoring: vec![monitoring.clone()] }];
+        }),
+        next(&|request| {
+            let mbr = Some(BitRate { uplink_kbps: 1, downlink_kbps: 1 });
+            request.qers.extend((2..200).map(|id| Qer { mbr, ..Qer::open(QerId(id)) }));
+        }),
+    ];
+    for (at, request) in refused.iter().enumerate() {
+        assert!(upf.establish(request, now).is_err(), "{at}");
+        let made = upf.establish(&plan.establishment(), now).unwrap().seid;
+        assert_eq!((number(first), number(made)), (0, 1), "after {at}");
+        upf.delete(made, now).unwrap();
+    }
 }

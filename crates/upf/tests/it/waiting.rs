@@ -4,11 +4,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fixture;
 use crate::fixture::packets::{udp, uplink};
 use crate::fixture::{N3, Rig, SessionPlan, now};
 use kaido_n4::{
-    Modification, Outcome, Progress, Seid, SessionService, Ticket, UpdateUrr, UrrId, UsageReportTrigger,
+    BitRate, Cause, Modification, Outcome, Progress, Qer, QerId, Seid, SessionService, Ticket, UpdateQer,
+    UpdateUrr, UrrId, UsageReportTrigger,
 };
+use kaido_upf::node::NodeSettings;
 
 fn started<T: std::fmt::Debug>(progress: Progress<T>) -> Ticket {
     match progress {
@@ -87,4 +90,43 @@ fn a_worker_that_hangs_holds_nobody_for_long() {
     let ticket = started(rig.upf.start_deletion(seid, now()).unwrap());
     let ended = std::iter::repeat_with(|| rig.upf.next_ended(now())).find_map(|ended| ended).unwrap();
     assert_eq!(ended.0, ticket);
+}
+
+/// A worker that is in its batch may still take from a policer that its session has let go.
+#[test]
+fn a_policer_is_no_other_sessions_before_the_batch_is_over() {
+    // Eight policers.
+    let mut rig = Rig::with(NodeSettings { sessions_max: 2, ..fixture::settings() });
+    let mbr = Some(BitRate { uplink_kbps: 8000, downlink_kbps: 8000 });
+    let with_rates = |n| {
+        let mut request = SessionPlan::ipv4(n).establishment();
+        request.qers = (1..=8).map(|id| Qer { mbr, ..Qer::open(QerId(id)) }).collect();
+        request
+    };
+    let first = rig.upf.establish(&with_rates(7), now()).unwrap().seid;
+    let unlimited = Modification {
+        update_qers: (1..=8).map(|id| UpdateQer { mbr: Some(BitRate::default()), ..update(id) }).collect(),
+        ..Modification::default()
+    };
+    let domain = rig.upf.node().domain.clone();
+    let mut worker = domain.reader().unwrap();
+    let batch = worker.pin();
+    let changed = started(rig.upf.start_modification(first, &unlimited, now()).unwrap());
+    let refused = rig.upf.establish(&with_rates(8), now()).unwrap_err();
+    assert_eq!(refused.cause, Cause::NoResourcesAvailable);
+    drop(batch);
+    assert_eq!(rig.upf.next_ended(now()).map(|(ticket, _)| ticket), Some(changed));
+    let second = rig.upf.establish(&with_rates(8), now()).unwrap().seid;
+
+    let batch = worker.pin();
+    let deleted = started(rig.upf.start_deletion(second, now()).unwrap());
+    let refused = rig.upf.establish(&with_rates(9), now()).unwrap_err();
+    assert_eq!(refused.cause, Cause::NoResourcesAvailable);
+    drop(batch);
+    assert_eq!(rig.upf.next_ended(now()).map(|(ticket, _)| ticket), Some(deleted));
+    rig.upf.establish(&with_rates(9), now()).unwrap();
+}
+
+fn update(id: u32) -> UpdateQer {
+    UpdateQer { id: QerId(id), ..UpdateQer::default() }
 }

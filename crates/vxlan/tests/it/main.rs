@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{
@@ -14,13 +15,16 @@ use proptest::prelude::*;
 
 const LAN: PortId = PortId(0);
 const UNDERLAY: PortId = PortId(1);
+/// The port of another segment.
+const OTHER_LAN: PortId = PortId(2);
 /// Octets before a frame in a tunnel over IPv4: Ethernet, IP, UDP, VXLAN.
 const OUTER: usize = 14 + 20 + 8 + 8;
 
-/// An endpoint of one segment.
 struct Endpoint {
     lan: MemoryWire,
     underlay: MemoryWire,
+    other_lan: MemoryWire,
+    routes: Arc<Routes>,
     worker: Worker,
     counters: Arc<WorkerCounters>,
     segments: Arc<SegmentCounters>,
@@ -32,21 +36,24 @@ fn address(text: &str) -> IpAddr {
 }
 
 impl Endpoint {
+    /// Of one segment.
     fn new(local: &str, remotes: &[&str]) -> Self {
+        Self::of(vec![segment(VNI, LAN, local, remotes)])
+    }
+
+    fn of(segments: Vec<Segment>) -> Self {
         let pool = FramePool::leak(256).unwrap();
-        let (lan, underlay) = (MemoryWire::new(), MemoryWire::new());
-        let ports = [&lan, &underlay].map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None));
-        let remotes: Vec<_> = remotes.iter().map(|remote| address(remote)).collect();
+        let wires = [MemoryWire::new(), MemoryWire::new(), MemoryWire::new()];
+        let ports = wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None));
+        let ports: Vec<_> = ports.collect();
+        let remotes: Vec<_> = segments.iter().flat_map(|segment| segment.remotes.clone()).collect();
+        let is_ipv4 = segments[0].local.is_ipv4();
         let settings = Settings {
-            segments: vec![Segment {
-                vni: 0x0a_0b_0c,
-                port: LAN,
-                local: address(local),
-                remotes: remotes.clone(),
-            }],
+            segments,
             ports: vec![
                 PortSettings { mac: [2; 6], mtu: 8900 },
-                PortSettings { mac: [4; 6], mtu: if address(local).is_ipv4() { 1550 } else { 9000 } },
+                PortSettings { mac: [4; 6], mtu: if is_ipv4 { 1550 } else { 9000 } },
+                PortSettings { mac: [8; 6], mtu: 8900 },
             ],
         };
         assert_eq!(settings.check(), []);
@@ -63,19 +70,31 @@ impl Endpoint {
         }
         let vxlan = Vxlan::new(Arc::new(settings), &routes);
         let segments = vxlan.counters();
-        let worker = Worker::new(pool, ports.into(), Box::new(vxlan), WorkerSettings::default());
-        Self { lan, underlay, counters: worker.counters(), segments, worker, pool }
+        let worker = Worker::new(pool, ports, Box::new(vxlan), WorkerSettings::default());
+        let [lan, underlay, other_lan] = wires;
+        Self { lan, underlay, other_lan, routes, counters: worker.counters(), segments, worker, pool }
     }
 
     fn turn(&mut self) {
         while self.worker.step() > 0 {}
     }
 
+    /// What leaves by the underlay when so much time has passed.
+    fn after(&mut self, passed: Duration) -> Vec<Vec<u8>> {
+        let now = Instant::now() + passed;
+        while self.worker.step_at(now) > 0 {}
+        self.sent()
+    }
+
+    fn sent(&self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.underlay.receive()).collect()
+    }
+
     /// What leaves by the underlay for a frame of the segment.
     fn encapsulate(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         self.lan.send(frame.to_vec());
         self.turn();
-        std::iter::from_fn(|| self.underlay.receive()).collect()
+        self.sent()
     }
 
     /// What leaves by the segment's port for a frame of the underlay.
@@ -92,6 +111,13 @@ impl Endpoint {
     fn totals(&self) -> SegmentTotals {
         SegmentCounters::sum([&*self.segments].into_iter())[0]
     }
+}
+
+const VNI: u32 = 0x0a_0b_0c;
+
+fn segment(vni: u32, port: PortId, local: &str, remotes: &[&str]) -> Segment {
+    let remotes = remotes.iter().map(|remote| address(remote)).collect();
+    Segment { vni, port, local: address(local), remotes }
 }
 
 fn frame(to: u8, from: u8, payload: &[u8]) -> Vec<u8> {
@@ -178,6 +204,109 @@ fn what_is_wrong_has_its_reason() {
     let long = here.encapsulate(&frame(7, 1, &[0; 1501]));
     assert_eq!((long.len(), here.drops(LAN)), (0, vec![("vxlan_too_big", 1)]));
     assert_eq!(there.totals(), SegmentTotals::default());
+}
+
+#[test]
+fn what_waits_for_a_next_hop_is_sent_when_it_is_known_and_dropped_when_it_is_late() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2"]);
+    let next_hop = NeighbourRequest { port: UNDERLAY, address: address("192.0.2.2") };
+    here.routes.set_neighbour(next_hop, None);
+    let inner = [frame(7, 1, &[1; 46]), frame(7, 1, &[2; 46])];
+    for waiting in &inner {
+        assert_eq!(here.encapsulate(waiting).len(), 0);
+    }
+    assert_eq!(here.after(Duration::from_secs(1)).len(), 0);
+    here.routes.set_neighbour(next_hop, Some([6; 6]));
+    let sent = here.after(Duration::from_secs(2));
+    assert_eq!(sent.iter().map(|outer| &outer[OUTER..]).collect::<Vec<_>>(), inner, "in their order");
+    assert_eq!(here.after(Duration::from_secs(3)).len(), 0, "once");
+    assert_eq!(here.drops(LAN), []);
+
+    here.routes.set_neighbour(next_hop, None);
+    here.encapsulate(&inner[0]);
+    assert_eq!(here.after(Duration::from_secs(10)).len(), 0);
+    assert_eq!(here.drops(LAN), [("next_hop_unresolved", 1)]);
+    // What has no route any more waits no longer.
+    here.encapsulate(&inner[0]);
+    here.routes.set_routes([]);
+    assert_eq!(here.after(Duration::from_secs(11)).len(), 0);
+    let drops = here.drops(LAN);
+    assert!(drops.contains(&("no_route", 1)) && drops.contains(&("next_hop_unresolved", 1)), "{drops:?}");
+}
+
+#[test]
+fn what_is_behind_an_outer_packet_is_not_of_the_frame_in_it() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2"]);
+    let mut there = Endpoint::new("192.0.2.2", &["192.0.2.1"]);
+    let inner = frame(7, 1, &[3; 46]);
+    let padded = [here.encapsulate(&inner).remove(0), vec![0xee; 9]].concat();
+    assert_eq!(there.decapsulate(&padded), Some(inner.clone()));
+    assert_eq!(there.totals().decapsulated, [1, inner.len() as u64]);
+}
+
+#[test]
+fn a_frame_that_does_not_fit_the_segment_is_dropped() {
+    let mut here = Endpoint::new("2001:db8::1", &["2001:db8::2"]);
+    let mut there = Endpoint::new("2001:db8::2", &["2001:db8::1"]);
+    for (len, fits) in [(8900, true), (8904, true), (8905, false)] {
+        let inner = frame(7, 1, &vec![5; len]);
+        let outer = here.encapsulate(&inner).remove(0);
+        assert_eq!(there.decapsulate(&outer), fits.then_some(inner), "{len}");
+    }
+    assert_eq!(there.drops(UNDERLAY), [("too_big", 1)]);
+}
+
+/// A group address is nobody's source: what is for the group goes to all (RFC 7348 4.2).
+#[test]
+fn no_group_is_learned() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2", "192.0.2.3"]);
+    let mut there = Endpoint::new("192.0.2.3", &["192.0.2.1"]);
+    let group = [0x33, 0x33, 0, 0, 0, 1];
+    let from_group = [&[0xff; 6][..], &group, &[0x88, 0xb5], &[1; 46]].concat();
+    let outer = there.encapsulate(&from_group).remove(0);
+    assert_eq!(here.decapsulate(&outer), Some(from_group));
+    let to_group = [&group[..], &[2, 0, 0, 0, 0, 1], &[0x88, 0xb5], &[2; 46]].concat();
+    assert_eq!(here.encapsulate(&to_group).len(), 2);
+}
+
+#[test]
+fn a_station_that_moves_is_sent_to_where_it_is_now() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2", "192.0.2.3"]);
+    for last in [2, 3, 2] {
+        let mut there = Endpoint::new(&format!("192.0.2.{last}"), &["192.0.2.1"]);
+        let outer = there.encapsulate(&frame(0xff, 7, &[1; 46])).remove(0);
+        here.decapsulate(&outer).unwrap();
+        let sent = here.encapsulate(&frame(7, 1, &[2; 46]));
+        assert_eq!((sent.len(), &sent[0][30..34]), (1, &[192, 0, 2, last][..]));
+    }
+}
+
+/// Segments have stations, numbers and ends of their own, though one endpoint has them.
+#[test]
+fn segments_of_one_endpoint_are_apart() {
+    let mut here = Endpoint::of(vec![
+        segment(VNI, LAN, "192.0.2.1", &["192.0.2.2", "192.0.2.3"]),
+        segment(VNI + 1, OTHER_LAN, "192.0.2.9", &["192.0.2.2", "192.0.2.3"]),
+    ]);
+    let sender = |vni, to: &str| Endpoint::of(vec![segment(vni, LAN, "192.0.2.2", &[to])]);
+    let hello = frame(0xff, 7, &[1; 46]);
+    for (vni, to, is_first) in [(VNI, "192.0.2.1", true), (VNI + 1, "192.0.2.9", false)] {
+        let outer = sender(vni, to).encapsulate(&hello).remove(0);
+        here.underlay.send(outer);
+        here.turn();
+        let received = [here.lan.receive(), here.other_lan.receive()];
+        assert_eq!(received.map(|frame| frame.is_some()), [is_first, !is_first]);
+        if is_first {
+            here.other_lan.send(frame(7, 1, &[2; 46]));
+            here.turn();
+            let sent = here.sent();
+            assert_eq!(sent.len(), 2, "not a station of this segment: to all");
+            assert!(sent.iter().all(|outer| outer[46..49] == [0x0a, 0x0b, 0x0d]));
+        }
+    }
+    let crossed = sender(VNI, "192.0.2.9").encapsulate(&hello).remove(0);
+    assert_eq!(here.decapsulate(&crossed), None);
+    assert_eq!((here.other_lan.receive(), here.drops(UNDERLAY)), (None, vec![("vxlan_vni_unknown", 1)]));
 }
 
 #[test]

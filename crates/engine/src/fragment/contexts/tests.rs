@@ -122,6 +122,30 @@ fn time_and_room_are_bounded() {
     assert_eq!(contexts.take_dropped(), [(0, full), (1, full)]);
 }
 
+/// Pieces are bounded in all, of packets that are collected and of those that are followed: the oldest packet gives way.
+#[test]
+fn pieces_of_all_packets_together_are_bounded() {
+    let now = Instant::now();
+    for follows in [false, true] {
+        let mut contexts = Pieces::new(limits());
+        let mut number = 0;
+        let mut keep = |contexts: &mut Pieces, id: u32, nth: u32| {
+            let place = place(8 + nth * 16, 8, true);
+            let is_kept = match follows {
+                true => contexts.follow(key(id), place, None, number, now) == Outcome::Kept,
+                false => collect(contexts, id, place, number, now) == Outcome::Kept,
+            };
+            assert!(is_kept, "piece {nth} of packet {id}");
+            number += 1;
+        };
+        (0..4).for_each(|id| (0..4).for_each(|nth| keep(&mut contexts, id, nth)));
+        assert_eq!((contexts.take_dropped(), contexts.pieces), (vec![], 16));
+        keep(&mut contexts, 3, 4);
+        assert_eq!(contexts.take_dropped(), [0, 1, 2, 3].map(|piece| (piece, DropReason::REASSEMBLY_FULL)));
+        assert_eq!((contexts.len(), contexts.pieces), (3, 13));
+    }
+}
+
 /// Conformance: TS 29.244 5.2.1 | Fragments of a packet follow the ports of its first
 #[test]
 fn pieces_follow_the_ports_of_the_first() {

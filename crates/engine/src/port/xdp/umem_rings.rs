@@ -26,8 +26,7 @@ pub(super) struct UmemRings {
     /// Whether the kernel stopped before the end of the TX ring.
     backlog: bool,
     segments_max: usize,
-    /// What the socket had dropped when last asked.
-    reported: Statistics,
+    reported: ReportedLosses,
     /// Descriptors of one batch.
     descs: Vec<Desc>,
 }
@@ -49,7 +48,7 @@ impl UmemRings {
             sending: 0,
             backlog: false,
             segments_max,
-            reported: Statistics::default(),
+            reported: ReportedLosses::default(),
             descs: Vec::with_capacity(BATCH_MAX * segments_max),
         }
     }
@@ -222,8 +221,20 @@ impl UmemRings {
 
     /// Says what the socket has dropped since the last call, by reason.
     pub(super) fn losses(&mut self, now: Option<Statistics>, report: &mut dyn FnMut(DropReason, u64)) {
-        let Some(now) = now else { return };
-        let before = std::mem::replace(&mut self.reported, now);
+        if let Some(now) = now {
+            self.reported.go_on(now, report);
+        }
+    }
+}
+
+/// What the socket had dropped when last asked.
+#[derive(Debug, Default)]
+struct ReportedLosses(Statistics);
+
+impl ReportedLosses {
+    /// Says what has been dropped since.
+    fn go_on(&mut self, now: Statistics, report: &mut dyn FnMut(DropReason, u64)) {
+        let before = std::mem::replace(&mut self.0, now);
         for (reason, now, before) in [
             (DropReason::RX_RING_FULL, now.rx_ring_full, before.rx_ring_full),
             (DropReason::RX_NO_FRAME, now.rx_dropped, before.rx_dropped),
@@ -233,5 +244,35 @@ impl UmemRings {
                 report(reason, now - before);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_loss_is_reported_once_and_by_its_reason() {
+        let mut reported = ReportedLosses::default();
+        let mut new = |now| {
+            let mut told = Vec::new();
+            reported.go_on(now, &mut |reason, count| told.push((reason, count)));
+            told
+        };
+        let now = Statistics { rx_ring_full: 3, rx_dropped: 5, tx_invalid_descs: 7, ..Statistics::default() };
+        let [full, no_frame, invalid] =
+            [DropReason::RX_RING_FULL, DropReason::RX_NO_FRAME, DropReason::TX_ERROR];
+        assert_eq!(new(now), [(full, 3), (no_frame, 5), (invalid, 7)]);
+        assert_eq!(new(now), []);
+        // Times that a ring was found empty are no packets.
+        let idle = Statistics { rx_fill_ring_empty_descs: 9, tx_ring_empty_descs: 9, ..now };
+        assert_eq!(new(idle), []);
+        assert_eq!(
+            new(Statistics { rx_dropped: 6, tx_invalid_descs: 9, ..idle }),
+            [(no_frame, 1), (invalid, 2)]
+        );
+        // A socket in its place counts from zero.
+        assert_eq!(new(Statistics { rx_ring_full: 2, ..Statistics::default() }), []);
+        assert_eq!(new(Statistics { rx_ring_full: 4, ..Statistics::default() }), [(full, 2)]);
     }
 }
