@@ -12,22 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: Where packets are read and written.
-CRATES = (
-    "doctor",
-    "dpdk",
-    "engine",
-    "gre",
-    "kaido",
-    "ndn",
-    "node",
-    "sim",
-    "upf",
-    "upf-node",
-    "upf-xdp",
-    "vxlan",
-    "xdp",
-)
+#: Crates that are not looked at, with why.
+EXCEPT = {
+    "bench": "judges with readers of its own",
+    "fuzz": "makes packets that are wrong",
+    "pfcp": "reads PFCP, whose elements have no fixed layout",
+    "wire": "is where layouts stand",
+    "xsk": "reads rings and no packets",
+}
 #: What holds octets of a packet, by the names that it has.
 OCTETS = (
     r"(?:data|heads?|headers?|packet|frame|octets|bytes|segment|payload|datagram|link|space|room|message|fixed|upper|inner|outer)"
@@ -64,8 +56,9 @@ def places(name: str, text: str) -> list[str]:
 
 
 def main() -> int:
-    """Look at every tracked source file of those crates."""
-    paths = [f"crates/{crate}/src/*.rs" for crate in CRATES]
+    """Look at every tracked source file but of those crates."""
+    crates = sorted({path.name for path in (ROOT / "crates").iterdir()} - EXCEPT.keys())
+    paths = [f"crates/{crate}/src/*.rs" for crate in crates]
     tracked = subprocess.run(
         ["git", "ls-files", *paths], cwd=ROOT, capture_output=True, text=True, check=True
     )
