@@ -389,7 +389,7 @@ mod tests {
         let lost =
             round(&mut node.forwarder, &mut frames, &template, &mut Order::new(20, 1), &stop).unwrap_err();
         assert!(matches!(lost, BenchError::Lost { sent: 200, lost: 50, .. }), "{lost}");
-        assert!(lost.to_string().contains("UeUnknown"), "{lost}");
+        assert!(lost.to_string().contains("ue_unknown"), "{lost}");
     }
 
     #[test]

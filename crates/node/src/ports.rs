@@ -44,10 +44,14 @@ pub trait PortRequirements {
     ) -> Result<Self::Program, kaido_xdp::Error>;
 
     /// Addresses to which tunnels come in by a port; by what is in them, packets are steered to workers.
-    fn tunnel_addresses(&self, port: &PortConfig) -> &[IpAddr];
+    fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {
+        &[]
+    }
 
     /// Whether everything that no other route is for goes to the kernel behind a TAP device.
-    fn is_way_out(&self, tap: &PortConfig) -> bool;
+    fn is_way_out(&self, _tap: &PortConfig) -> bool {
+        false
+    }
 
     /// Where packets out of AF_XDP sockets go that are the kernel's.
     fn kernel_path(&self) -> KernelPath;

@@ -90,7 +90,7 @@ impl Node {
                     Ok(function) => started.push(function),
                     Err(error) => return end(started, &stop, Err(error)),
                 }
-                first_worker += *function.base().node.workers.get_ref();
+                first_worker = first_worker.saturating_add(*function.base().node.workers.get_ref());
             }
             let (served, started) = self.serve(started, &ended);
             end(started, &stop, served)

@@ -29,12 +29,12 @@ impl WorkerSet {
     ) -> miette::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let tracer = Arc::<Tracer<PortRecord>>::default();
-        let made = (first..).zip(queues).map(|(number, queues)| {
+        let made = (first..=u8::MAX).zip(queues).map(|(number, queues)| {
             let worker = Worker::new(pool, queues, function()?, worker_settings(base, number));
             Ok(worker.with_tracer(tracer.clone()))
         });
         let made: Vec<Worker> = made.collect::<miette::Result<_>>()?;
-        let named = (first..).zip(made);
+        let named = (first..=u8::MAX).zip(made);
         let workers = named
             .map(|(number, worker)| worker.spawn(format!("worker-{number}"), stop.clone()))
             .collect::<Result<_, _>>()

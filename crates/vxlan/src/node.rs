@@ -244,14 +244,6 @@ impl PortRequirements for PortNeeds<'_> {
         Ok(steering)
     }
 
-    fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {
-        &[]
-    }
-
-    fn is_way_out(&self, _tap: &PortConfig) -> bool {
-        false
-    }
-
     fn kernel_path(&self) -> KernelPath {
         // The program has left the kernel what is its own.
         KernelPath::None

@@ -1,6 +1,5 @@
 //! What the header remover asks of its ports, and is told of them.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use kaido_engine::netlink::Interface;
@@ -49,14 +48,6 @@ impl PortRequirements for PortNeeds<'_> {
         let mut program = GreProgram::load(self.settings, port, GreWork::Program, multi_buffer)?;
         program.set_peer_port(self.ifindexes[exit.index()])?;
         Ok(program)
-    }
-
-    fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {
-        &[]
-    }
-
-    fn is_way_out(&self, _tap: &PortConfig) -> bool {
-        false
     }
 
     fn kernel_path(&self) -> KernelPath {

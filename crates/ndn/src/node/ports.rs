@@ -40,14 +40,6 @@ impl PortRequirements for PortNeeds {
         Ok(steering)
     }
 
-    fn tunnel_addresses(&self, _port: &PortConfig) -> &[IpAddr] {
-        &[]
-    }
-
-    fn is_way_out(&self, _tap: &PortConfig) -> bool {
-        false
-    }
-
     fn kernel_path(&self) -> KernelPath {
         KernelPath::None
     }

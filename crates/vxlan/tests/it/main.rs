@@ -253,7 +253,7 @@ fn a_frame_that_does_not_fit_the_segment_is_dropped() {
         let outer = here.encapsulate(&inner).remove(0);
         assert_eq!(there.decapsulate(&outer), fits.then_some(inner), "{len}");
     }
-    assert_eq!(there.drops(UNDERLAY), [("too_big", 1)]);
+    assert_eq!(there.drops(UNDERLAY), [("vxlan_too_big", 1)]);
 }
 
 /// A group address is nobody's source: what is for the group goes to all (RFC 7348 4.2).
