@@ -1,6 +1,5 @@
 //! The file of a node: its functions, each with its part. A file of several has for each port the function whose it is.
 
-use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -128,7 +127,7 @@ struct Head {
 type Part<'f, 't> = (&'f dyn NetworkFunction, Result<FilePart<'t>, toml::de::Error>);
 
 /// The functions of a file, which is that of the first where it does not say, and their parts; or what is wrong.
-pub(super) fn parts<'f, 't>(
+fn parts<'f, 't>(
     file: &toml::Spanned<DeTable<'t>>,
     functions: &[&'f dyn NetworkFunction],
 ) -> Result<Result<Vec<Part<'f, 't>>, Vec<Fault>>, toml::de::Error> {
@@ -174,7 +173,7 @@ fn ports(file: &DeTable<'_>, functions: &[&dyn NetworkFunction]) -> Vec<Fault> {
     let fault = |at, message| Fault { at, field: "port.function".to_owned(), message, help: help.clone() };
     let mut faults = Vec::new();
     for port in file.get("port").and_then(|ports| ports.get_ref().as_array()).into_iter().flatten() {
-        match function_of(port.get_ref()) {
+        match port.get_ref().as_table().and_then(foreign::function_of) {
             None if functions.len() > 1 => faults.push(fault(port.span(), "missing".to_owned())),
             Some((name, place)) if !functions.iter().any(|function| function.name() == name) => {
                 faults.push(fault(place, format!("\"{name}\" is no function of this file")));
@@ -185,18 +184,12 @@ fn ports(file: &DeTable<'_>, functions: &[&dyn NetworkFunction]) -> Vec<Fault> {
     faults
 }
 
-/// The function that a port names, and where.
-fn function_of<'p>(port: &'p DeValue<'_>) -> Option<(&'p str, Range<usize>)> {
-    let name = port.as_table()?.get("function")?;
-    Some((name.get_ref().as_str()?, name.span()))
-}
-
 /// The file with the ports of one function.
 fn of_function<'t>(file: &toml::Spanned<DeTable<'t>>, function: &str) -> toml::Spanned<DeTable<'t>> {
     let mut own = file.clone();
     if let Some(DeValue::Array(ports)) = own.get_mut().get_mut("port").map(toml::Spanned::get_mut) {
         let is_own = |port: &toml::Spanned<DeValue<'t>>| {
-            function_of(port.get_ref()).is_none_or(|(name, _)| name == function)
+            port.get_ref().as_table().and_then(foreign::function_of).is_none_or(|(name, _)| name == function)
         };
         *ports = ports.clone().into_iter().filter(is_own).collect();
     }

@@ -134,11 +134,7 @@ impl Node {
     }
 
     /// Waits until all functions run, and answers for them until one has ended.
-    fn serve<'s>(
-        self,
-        mut started: Vec<Started<'s>>,
-        ended: &OwnedFd,
-    ) -> (miette::Result<()>, Vec<Started<'s>>) {
+    fn serve<'s>(self, started: Vec<Started<'s>>, ended: &OwnedFd) -> (miette::Result<()>, Vec<Started<'s>>) {
         let mut running = Vec::new();
         for function in &started {
             match wait_for(function, ended) {
@@ -176,7 +172,7 @@ impl Node {
         notify(&[sd_notify::NotifyState::Stopping]);
         self.stop.store(true, Ordering::Relaxed);
         while started.iter().any(|of| !of.thread.is_finished()) {
-            started.iter_mut().for_each(|of| of.questions.notify());
+            started.iter().for_each(|of| of.questions.notify());
             control.turn(ended);
         }
         if let Some(exporter) = exporter {

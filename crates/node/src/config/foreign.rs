@@ -34,7 +34,7 @@ pub(crate) fn foreign(
         }
         for table in tables(value) {
             // A port has what its function has, and all others what any has.
-            let whose = function_of(table).filter(|_| section == "port");
+            let whose = function_of(table).map(|(name, _)| name).filter(|_| section == "port");
             let of_table =
                 |(function, _): &&(&FunctionSchema, Sections)| whose.is_none_or(|name| name == function.name);
             for (name, place) in table.keys().map(|key| (key.get_ref(), key.span())) {
@@ -69,9 +69,10 @@ fn all<'s>(
     all
 }
 
-/// The function that a port names.
-fn function_of<'p>(port: &'p DeTable<'_>) -> Option<&'p str> {
-    port.get("function")?.get_ref().as_str()
+/// The function that a port names, and where.
+pub(crate) fn function_of<'p>(port: &'p DeTable<'_>) -> Option<(&'p str, Range<usize>)> {
+    let name = port.get("function")?;
+    Some((name.get_ref().as_str()?, name.span()))
 }
 
 /// That there is no function of that name.
