@@ -1,8 +1,8 @@
 //! What the fuzz targets in `tests/` share: how an input is read, and how inputs are tried without a fuzzer.
 //!
 //! ```text
-//!  cargo test      corpus/TARGET/* ─▶ as they are, then changed and joined by a fixed seed ─▶ target
-//!  scripts/fuzz    corpus/TARGET/* ─▶ bolero, libFuzzer, guided by coverage               ─▶ target
+//!  cargo test      corpus/TARGET.tar ─▶ as they are, then changed and joined by a fixed seed ─▶ target
+//!  scripts/fuzz    corpus/TARGET.tar ─▶ bolero, libFuzzer, guided by coverage               ─▶ target
 //! ```
 //!
 //! An input is a [`Script`]: octets read as operations, so that any octets are a valid script, and a script cut or
@@ -10,8 +10,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 /// An input, read from its front. Numbers are big-endian.
 #[derive(Clone, Copy, Debug)]
@@ -82,21 +83,29 @@ impl Random {
 const LEN_MAX: usize = 4096;
 
 /// The committed inputs of a target, in the order of their names.
-pub fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let entries = fs::read_dir(&folder).into_iter().flatten();
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    files.iter().filter_map(|file| fs::read(file).ok()).collect()
+///
+/// # Errors
+/// Those of reading the archive.
+pub fn corpus(target: &str) -> io::Result<Vec<Vec<u8>>> {
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target).with_extension("tar");
+    let mut inputs = Vec::new();
+    for entry in tar::Archive::new(File::open(archive)?).entries()? {
+        let mut input = Vec::new();
+        entry?.read_to_end(&mut input)?;
+        inputs.push(input);
+    }
+    Ok(inputs)
 }
 
 /// Tries a target's corpus and `count` inputs made from it, the same in every run.
 ///
 /// # Panics
-/// When `run` does; the input is printed before.
+/// When `run` does; the input is printed before. When the target has no corpus.
 pub fn run_bounded(target: &str, count: u64, mut run: impl FnMut(&[u8])) {
-    let corpus = corpus(target);
-    assert!(!corpus.is_empty(), "corpus/{target} has an input");
+    let corpus = match corpus(target) {
+        Ok(inputs) if !inputs.is_empty() => inputs,
+        other => panic!("corpus/{target}.tar has inputs: {other:?}"),
+    };
     let mut tried = |input: &[u8]| {
         let shown = Shown(input);
         run(input);
