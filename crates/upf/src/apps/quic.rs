@@ -12,12 +12,9 @@
 //! A ClientHello may be spread over several packets, and its pieces may come in any order. All of it is octets from
 //! anyone: what is kept of a flow, and what is done for a packet, is bounded.
 
-use aes_gcm::aes::Aes128;
-use aes_gcm::aes::cipher::{BlockCipherEncrypt, KeyInit};
-use aes_gcm::{AeadInOut, Aes128Gcm};
 use arrayvec::ArrayVec;
-use hkdf::Hkdf;
-use sha2::Sha256;
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey, quic};
+use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 
 use super::sni::client_hello;
 
@@ -130,48 +127,44 @@ pub fn is_initial(datagram: &[u8]) -> bool {
 }
 
 /// The keys of a client's Initial packets.
-#[derive(Clone)]
 struct Keys {
-    cipher: Aes128Gcm,
+    cipher: LessSafeKey,
     nonce: [u8; 12],
-    mask: Aes128,
+    mask: quic::HeaderProtectionKey,
 }
 
 impl Keys {
     /// Derives the keys from the connection ID that the client chose (RFC 9001 5.2).
     fn derive(version: &Version, connection_id: &[u8]) -> Option<Self> {
-        let initial = Hkdf::<Sha256>::new(Some(&version.salt), connection_id);
+        let initial = Salt::new(HKDF_SHA256, &version.salt).extract(connection_id);
         let mut secret = [0; 32];
         expand(&initial, b"client in", &mut secret)?;
-        let client = Hkdf::<Sha256>::from_prk(&secret).ok()?;
+        let client = Prk::new_less_safe(HKDF_SHA256, &secret);
         let (mut key, mut nonce, mut mask) = ([0; 16], [0; 12], [0; 16]);
         let [key_label, nonce_label, mask_label] = version.labels;
         expand(&client, key_label, &mut key)?;
         expand(&client, nonce_label, &mut nonce)?;
         expand(&client, mask_label, &mut mask)?;
-        Some(Self { cipher: Aes128Gcm::new(&key.into()), nonce, mask: Aes128::new(&mask.into()) })
-    }
-
-    /// The mask of a header (RFC 9001 5.4.3).
-    fn header_mask(&self, sample: [u8; 16]) -> [u8; 5] {
-        let mut block = sample.into();
-        self.mask.encrypt_block(&mut block);
-        [block[0], block[1], block[2], block[3], block[4]]
+        Some(Self {
+            cipher: LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).ok()?),
+            nonce,
+            mask: quic::HeaderProtectionKey::new(&quic::AES_128, &mask).ok()?,
+        })
     }
 
     /// The nonce of a packet (RFC 9001 5.3).
-    fn nonce(&self, number: u32) -> [u8; 12] {
+    fn nonce(&self, number: u32) -> Nonce {
         let mut nonce = self.nonce;
         for (octet, number) in nonce[8..].iter_mut().zip(number.to_be_bytes()) {
             *octet ^= number;
         }
-        nonce
+        Nonce::assume_unique_for_key(nonce)
     }
 
     /// Takes the protection off a packet, in place; its frames.
     fn open<'s>(&self, packet: &'s mut [u8], number_at: usize) -> Option<&'s [u8]> {
-        let sample = *packet.get(number_at + SAMPLE_AT..)?.first_chunk::<16>()?;
-        let [first_mask, number_mask @ ..] = self.header_mask(sample);
+        let sample = packet.get(number_at + SAMPLE_AT..)?.first_chunk::<16>()?;
+        let [first_mask, number_mask @ ..] = self.mask.new_mask(sample).ok()?;
         packet[0] ^= first_mask & 0x0f;
         let number_len = usize::from(packet[0] & 3) + 1;
         let header_len = number_at + number_len;
@@ -181,27 +174,32 @@ impl Keys {
             number = number << 8 | u32::from(*octet);
         }
         let (header, sealed) = packet.split_at_mut(header_len);
-        let (frames, tag) = sealed.split_at_mut(sealed.len().checked_sub(TAG_LEN)?);
-        let tag = <[u8; TAG_LEN]>::try_from(&*tag).ok()?;
-        let nonce = self.nonce(number).into();
-        self.cipher.decrypt_inout_detached(&nonce, header, (&mut *frames).into(), &tag.into()).ok()?;
+        let frames = self.cipher.open_in_place(self.nonce(number), Aad::from(header), sealed).ok()?;
         Some(frames)
     }
 }
 
+/// As many octets of key material as are wanted.
+struct Len(usize);
+
+impl KeyType for Len {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
 /// HKDF-Expand-Label without context (RFC 8446 7.1).
-fn expand(secret: &Hkdf<Sha256>, label: &[u8], out: &mut [u8]) -> Option<()> {
+fn expand(secret: &Prk, label: &[u8], out: &mut [u8]) -> Option<()> {
     let mut info: ArrayVec<u8, 32> = ArrayVec::new();
     info.try_extend_from_slice(&u16::try_from(out.len()).ok()?.to_be_bytes()).ok()?;
     info.try_push(u8::try_from(6 + label.len()).ok()?).ok()?;
     info.try_extend_from_slice(b"tls13 ").ok()?;
     info.try_extend_from_slice(label).ok()?;
     info.try_push(0).ok()?;
-    secret.expand(&info, out).ok()
+    secret.expand(&[&info], Len(out.len())).ok()?.fill(out).ok()
 }
 
 /// A ClientHello that is put together.
-#[derive(Clone)]
 pub struct Hello {
     /// The keys by which its packets were opened.
     keys: Option<Keys>,
@@ -353,12 +351,9 @@ mod tests {
         packet.extend_from_slice(&number.to_be_bytes());
         let mut payload = frames.to_vec();
         payload.resize(rest - 4 - TAG_LEN, 0);
-        let nonce = keys.nonce(number).into();
-        let tag = keys.cipher.encrypt_inout_detached(&nonce, &packet, (&mut payload[..]).into()).unwrap();
+        keys.cipher.seal_in_place_append_tag(keys.nonce(number), Aad::from(&packet), &mut payload).unwrap();
         packet.extend_from_slice(&payload);
-        packet.extend_from_slice(&tag);
-        let sample = packet[number_at + 4..number_at + 20].try_into().unwrap();
-        let [first, number @ ..] = keys.header_mask(sample);
+        let [first, number @ ..] = keys.mask.new_mask(&packet[number_at + 4..number_at + 20]).unwrap();
         packet[0] ^= first & 0x0f;
         for (octet, mask) in packet[number_at..number_at + 4].iter_mut().zip(number) {
             *octet ^= mask;

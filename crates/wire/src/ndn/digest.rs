@@ -1,20 +1,22 @@
 //! SHA-256 over the segments of a packet.
 
-use sha2::{Digest as _, Sha256};
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 
 /// Octets of a SHA-256.
-pub const DIGEST_LEN: usize = 32;
+pub const DIGEST_LEN: usize = SHA256_OUTPUT_LEN;
 
 /// A SHA-256.
 pub type Digest = [u8; DIGEST_LEN];
 
 /// The digest of octets that lie in several parts.
 pub fn sha256<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Digest {
-    let mut sha = Sha256::new();
+    let mut sha = Context::new(&SHA256);
     for part in parts {
         sha.update(part);
     }
-    sha.finalize().into()
+    let mut digest = [0; DIGEST_LEN];
+    digest.copy_from_slice(sha.finish().as_ref());
+    digest
 }
 
 /// The implicit digest of a Data: that of the whole packet, given as its segments.
