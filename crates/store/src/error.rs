@@ -1,0 +1,66 @@
+//! Why a store cannot be read or written, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or folder cannot be used.
+    #[error("{path}: cannot {what}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// SQLite cannot read or write the snapshot.
+    #[error("{path}: {source}; `kaido store check` says what is readable, `kaido store repair` keeps that")]
+    Snapshot {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// Another process has the store open.
+    #[error("{0}: another process uses this store")]
+    InUse(PathBuf),
+    /// Octets that were written and acknowledged are not what they were.
+    #[error(
+        "{path}: {what}: acknowledged state is damaged; `kaido store check` says what is, `kaido store repair` keeps the rest"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not hold.
+        what: String,
+    },
+    /// Written by another version of the program.
+    #[error("{path}: format {found}, and this program knows {known}; export it by the program that wrote it")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What it has.
+        found: u32,
+        /// What is known here.
+        known: u32,
+    },
+    /// A line that `kaido store export` did not write.
+    #[error("line {line}: {what}")]
+    Import {
+        /// From 1 on.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl StoreError {
+    /// An error of a file, by what was tried.
+    pub(crate) fn file(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { path, what, source }
+    }
+}

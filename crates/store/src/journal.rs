@@ -1,0 +1,283 @@
+//! The journal as the control loop writes it: one batch a turn, and answers leave behind it.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::change::Recorder;
+use crate::error::StoreError;
+use crate::fold::Folder;
+use crate::segment::{HEADER, SegmentHeader, batch_header, path_of};
+use crate::sync::{Progress, Syncer};
+
+/// Octets of a segment, unless one batch is longer.
+pub(crate) const SEGMENT_MAX: u64 = 64 << 20;
+/// Octets of changes that wait for a journal that cannot be written, before [`Journal::is_blocked`].
+const UNWRITTEN_MAX: usize = 16 << 20;
+
+/// What a change that was acknowledged survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of the process: its files are in the kernel's memory.
+    Process,
+    /// The end of the machine: its files are on the disk.
+    Disk,
+}
+
+/// A store's identity and place.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    pub(crate) store: u64,
+    pub(crate) durability: Durability,
+}
+
+/// A batch that is written, and not yet known to be durable.
+#[derive(Debug)]
+struct Written {
+    number: u64,
+    changes: Arc<[u8]>,
+}
+
+/// How the journal is, for an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalStatus {
+    /// Batches that were written.
+    pub batches: u64,
+    /// Octets that were written.
+    pub octets: u64,
+    /// Segments that wait to be folded into the snapshot.
+    pub segments: u64,
+    /// Times that a write or a sync failed.
+    pub failures: u64,
+    /// Nothing can be written now.
+    pub is_failing: bool,
+}
+
+/// Writes what was recorded.
+#[derive(Debug)]
+pub struct Journal {
+    place: Place,
+    recorder: Recorder,
+    /// What was taken from the recorder and is not written.
+    batch: Vec<u8>,
+    segment: Option<OpenSegment>,
+    next_segment: u64,
+    next_batch: u64,
+    /// What a segment that could not be brought to the disk has beyond the last durable batch.
+    written: VecDeque<Written>,
+    progress: Arc<Progress>,
+    syncer: Option<Syncer>,
+    folder: Option<Folder>,
+    /// Keeps other processes out.
+    lock: Option<File>,
+    octets: u64,
+    failures: u64,
+    is_failing: bool,
+}
+
+#[derive(Debug)]
+struct OpenSegment {
+    file: Arc<File>,
+    path: PathBuf,
+    at: u64,
+}
+
+impl Journal {
+    /// A journal that goes on behind batch `last` in a new segment.
+    pub(crate) fn new(place: Place, next_segment: u64, last: u64) -> Self {
+        Self {
+            place,
+            recorder: Recorder::on(),
+            batch: Vec::new(),
+            segment: None,
+            next_segment,
+            next_batch: last + 1,
+            written: VecDeque::new(),
+            progress: Arc::new(Progress::at(last)),
+            syncer: None,
+            folder: None,
+            lock: None,
+            octets: 0,
+            failures: 0,
+            is_failing: false,
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Starts what works beside the control loop.
+    pub(crate) fn start(&mut self, syncer: Option<Syncer>, folder: Folder, lock: File) {
+        (self.syncer, self.folder, self.lock) = (syncer, Some(folder), Some(lock));
+    }
+
+    /// Takes down changes for this journal.
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
+    /// Writes what was recorded, as one batch, and says which number the last batch has: what was recorded before this is
+    /// durable when [`Journal::is_durable`] says so of it.
+    ///
+    /// # Errors
+    /// When the file cannot be written. What was recorded is kept, and written by the next call that can.
+    pub fn flush(&mut self) -> Result<u64, StoreError> {
+        if self.progress.take_failure() {
+            self.rewrite();
+        }
+        if self.batch.is_empty() {
+            self.recorder.take(&mut self.batch);
+        } else {
+            let mut more = Vec::new();
+            self.recorder.take(&mut more);
+            self.batch.append(&mut more);
+        }
+        if !self.batch.is_empty() {
+            let written = self.write();
+            self.is_failing = written.is_err();
+            self.failures += u64::from(self.is_failing);
+            written?;
+        }
+        Ok(self.next_batch - 1)
+    }
+
+    /// Whether a batch is as durable as was promised.
+    pub fn is_durable(&self, number: u64) -> bool {
+        match self.place.durability {
+            Durability::Process => number < self.next_batch,
+            Durability::Disk => self.progress.durable() >= number,
+        }
+    }
+
+    /// Whether so much waits to be written that no further change may be made.
+    pub fn is_blocked(&self) -> bool {
+        self.batch.len() > UNWRITTEN_MAX
+    }
+
+    /// How it is.
+    pub fn status(&self) -> JournalStatus {
+        JournalStatus {
+            batches: self.next_batch - 1,
+            octets: self.octets,
+            segments: self.folder.as_ref().map_or(0, Folder::waiting),
+            failures: self.failures + self.progress.failures(),
+            is_failing: self.is_failing || self.progress.is_failing(),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        let changes = std::mem::take(&mut self.batch);
+        let written = self.append(self.next_batch, &changes);
+        match written {
+            Ok(()) => {
+                self.keep(&changes);
+                self.next_batch += 1;
+                self.progress.wrote(self.next_batch - 1);
+                self.batch = changes;
+                self.batch.clear();
+                Ok(())
+            }
+            Err(error) => {
+                self.batch = changes;
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps a batch that may have to be written again, and forgets those that are durable.
+    fn keep(&mut self, changes: &[u8]) {
+        if self.place.durability == Durability::Process {
+            return;
+        }
+        let durable = self.progress.durable();
+        while self.written.front().is_some_and(|written| written.number <= durable) {
+            self.written.pop_front();
+        }
+        self.written.push_back(Written { number: self.next_batch, changes: changes.into() });
+    }
+
+    /// A sync has failed: whatever the kernel says of that file from now on, what was written to it since the last sync that
+    /// succeeded may be lost. It is written again, to another.
+    fn rewrite(&mut self) {
+        let durable = self.progress.durable();
+        let again = std::mem::take(&mut self.written);
+        self.close();
+        let mut failed = false;
+        for Written { number, changes } in again.into_iter().filter(|written| written.number > durable) {
+            failed = failed || self.append(number, &changes).is_err();
+            self.written.push_back(Written { number, changes });
+        }
+        match failed {
+            // Tried once more by the next turn.
+            true => self.progress.set_failure(),
+            false => self.progress.wrote(self.next_batch - 1),
+        }
+    }
+
+    /// Writes a batch behind the others.
+    fn append(&mut self, number: u64, changes: &[u8]) -> Result<(), StoreError> {
+        let durable = match self.place.durability {
+            Durability::Process => number - 1,
+            Durability::Disk => self.progress.durable(),
+        };
+        let header = batch_header(self.place.store, number, durable, changes);
+        let len = (header.len() + changes.len()) as u64;
+        if self.segment.as_ref().is_some_and(|segment| segment.at + len > SEGMENT_MAX) {
+            self.close();
+        }
+        let segment = match &mut self.segment {
+            Some(segment) => segment,
+            None => {
+                let opened = self.begin(number)?;
+                self.segment.insert(opened)
+            }
+        };
+        let failed = |what| StoreError::file(&segment.path, what);
+        segment
+            .file
+            .write_all_at(changes, segment.at + header.len() as u64)
+            .map_err(failed("write the journal"))?;
+        segment.file.write_all_at(&header, segment.at).map_err(failed("write the journal"))?;
+        segment.at += len;
+        self.octets += len;
+        Ok(())
+    }
+
+    /// Begins a segment.
+    fn begin(&mut self, first_batch: u64) -> Result<OpenSegment, StoreError> {
+        let number = self.next_segment;
+        let path = path_of(&self.place.folder, number);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).open(&path);
+        let file = file.map_err(StoreError::file(&path, "begin a segment of the journal"))?;
+        let header = SegmentHeader { store: self.place.store, number, first_batch };
+        file.write_all_at(&header.octets(), 0)
+            .map_err(StoreError::file(&path, "begin a segment of the journal"))?;
+        self.next_segment += 1;
+        let file = Arc::new(file);
+        self.progress.opened(&file);
+        Ok(OpenSegment { file, path, at: HEADER as u64 })
+    }
+
+    /// Ends the segment, which is folded into the snapshot when it is durable.
+    fn close(&mut self) {
+        if let Some(OpenSegment { path, .. }) = self.segment.take()
+            && let Some(folder) = &self.folder
+        {
+            folder.fold(path, self.next_batch - 1);
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // What is recorded belongs to answers that were not given.
+        drop(self.syncer.take());
+        drop(self.folder.take());
+        drop(self.lock.take());
+    }
+}

@@ -1,0 +1,276 @@
+//! A segment of the journal: a file of batches, each written at once.
+//!
+//! ```text
+//!  header (64):  magic · format · store · number · first batch · crc
+//!  batch:        magic · crc · number · durable · length │ changes
+//! ```
+//! Numbers of batches rise by one, over all segments. `durable` is the last batch that was known to be durable when this
+//! one was written: so octets that went wrong where nothing was promised can be told from those that were acknowledged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
+
+/// The format of journal and snapshot.
+pub(crate) const FORMAT: u32 = 1;
+/// Octets of a segment's header.
+pub(crate) const HEADER: usize = 64;
+/// Octets before the changes of a batch.
+pub(crate) const BATCH_HEADER: usize = 32;
+const MAGIC: [u8; 8] = *b"KAIDOJNL";
+const BATCH_MAGIC: [u8; 4] = *b"KBAT";
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// The store that it belongs to.
+    pub(crate) store: u64,
+    pub(crate) number: u64,
+    /// The number that its first batch has or would have.
+    pub(crate) first_batch: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn octets(&self) -> [u8; HEADER] {
+        let mut octets = [0; HEADER];
+        octets[..8].copy_from_slice(&MAGIC);
+        octets[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        for (at, number) in [(16, self.store), (24, self.number), (32, self.first_batch)] {
+            octets[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&octets[..HEADER - 4]);
+        octets[HEADER - 4..].copy_from_slice(&crc.to_le_bytes());
+        octets
+    }
+
+    /// Reads a header; `None` of what was never one, or not written whole.
+    fn read(octets: &[u8], path: &Path) -> Result<Option<Self>, StoreError> {
+        let Some(octets) = octets.first_chunk::<HEADER>() else { return Ok(None) };
+        let [.., c0, c1, c2, c3] = *octets;
+        let is_whole = crc32c::crc32c(&octets[..HEADER - 4]) == u32::from_le_bytes([c0, c1, c2, c3]);
+        if octets[..8] != MAGIC || !is_whole {
+            return Ok(None);
+        }
+        let found = u32_at(octets, 8);
+        if found != FORMAT {
+            return Err(StoreError::Format { path: path.to_owned(), found, known: FORMAT });
+        }
+        Ok(Some(Self {
+            store: u64_at(octets, 16),
+            number: u64_at(octets, 24),
+            first_batch: u64_at(octets, 32),
+        }))
+    }
+}
+
+/// What checksums of a store's batches begin with. The number of a store is random, so that nobody who can have octets written
+/// into a batch can have them look like one.
+fn seed(store: u64) -> u32 {
+    crc32c::crc32c(&store.to_le_bytes())
+}
+
+/// The header of a batch of these changes.
+pub(crate) fn batch_header(store: u64, number: u64, durable: u64, changes: &[u8]) -> [u8; BATCH_HEADER] {
+    let mut octets = [0; BATCH_HEADER];
+    octets[..4].copy_from_slice(&BATCH_MAGIC);
+    octets[8..16].copy_from_slice(&number.to_le_bytes());
+    octets[16..24].copy_from_slice(&durable.to_le_bytes());
+    // A batch of 4 GiB is none: the journal bounds them far below.
+    octets[24..28].copy_from_slice(&u32::try_from(changes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c_append(seed(store), &octets[8..]), changes);
+    octets[4..8].copy_from_slice(&crc.to_le_bytes());
+    octets
+}
+
+/// A batch as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batch<'s> {
+    pub(crate) number: u64,
+    pub(crate) durable: u64,
+    pub(crate) changes: &'s [u8],
+}
+
+impl<'s> Batch<'s> {
+    /// The batch that begins here, if there is a whole one.
+    fn read(store: u64, octets: &'s [u8]) -> Option<Self> {
+        let (header, rest) = octets.split_first_chunk::<BATCH_HEADER>()?;
+        if header[..4] != BATCH_MAGIC {
+            return None;
+        }
+        let changes = rest.get(..u32_at(header, 24) as usize)?;
+        let crc = crc32c::crc32c_append(crc32c::crc32c_append(seed(store), &header[8..]), changes);
+        (crc == u32_at(header, 4)).then(|| Self {
+            number: u64_at(header, 8),
+            durable: u64_at(header, 16),
+            changes,
+        })
+    }
+
+    fn len(&self) -> usize {
+        BATCH_HEADER + self.changes.len()
+    }
+}
+
+/// A segment in memory.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    pub(crate) header: SegmentHeader,
+    octets: Vec<u8>,
+}
+
+/// How the batches of a segment end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Behind the last whole batch.
+    pub(crate) at: usize,
+    /// The number of the batch that would be next.
+    pub(crate) next: u64,
+    /// Octets behind that are not zero.
+    pub(crate) garbage: usize,
+    /// The last batch that any batch behind says to be durable.
+    pub(crate) durable: u64,
+}
+
+impl Segment {
+    /// Reads a segment; `None` of a file whose header was not written whole: nothing in it was acknowledged.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is of another format.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, StoreError> {
+        let octets = fs::read(path).map_err(StoreError::file(path, "read the journal"))?;
+        let header = SegmentHeader::read(&octets, path)?;
+        Ok(header.map(|header| Self { path: path.to_owned(), header, octets }))
+    }
+
+    /// The batches in front, up to what is none, and how they end.
+    pub(crate) fn batches(&self) -> (Vec<Batch<'_>>, End) {
+        let mut batches = Vec::new();
+        let (mut at, mut next) = (HEADER, self.header.first_batch);
+        while let Some(batch) =
+            Batch::read(self.header.store, &self.octets[at..]).filter(|batch| batch.number == next)
+        {
+            at += batch.len();
+            next += 1;
+            batches.push(batch);
+        }
+        let behind = &self.octets[at..];
+        let garbage = behind.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+        let durable = later_batches(self.header.store, &behind[..garbage], next)
+            .map(|batch| batch.durable)
+            .max()
+            .unwrap_or(0);
+        (batches, End { at, next, garbage, durable })
+    }
+}
+
+/// The whole batches anywhere in octets that have a number from `next` on.
+fn later_batches(store: u64, octets: &[u8], next: u64) -> impl Iterator<Item = Batch<'_>> {
+    let starts = octets.windows(BATCH_MAGIC.len()).enumerate().filter(|(_, octets)| **octets == BATCH_MAGIC);
+    starts.filter_map(move |(at, _)| Batch::read(store, &octets[at..]).filter(|batch| batch.number >= next))
+}
+
+/// The file of a segment.
+pub(crate) fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("journal-{number:016x}"))
+}
+
+/// The segments in a folder, by their numbers.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(crate) fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+    let entries = fs::read_dir(folder).map_err(StoreError::file(folder, "list the journal"))?;
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let number = u64::from_str_radix(name.to_str()?.strip_prefix("journal-")?, 16).ok()?;
+            Some((number, entry.path()))
+        })
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn u32_at(octets: &[u8], at: usize) -> u32 {
+    octets.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(octets: &[u8], at: usize) -> u64 {
+    octets.get(at..at + 8).and_then(|eight| eight.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: SegmentHeader = SegmentHeader { store: 9, number: 3, first_batch: 5 };
+
+    fn segment(octets: Vec<u8>) -> Segment {
+        Segment { path: PathBuf::new(), header: HEAD, octets }
+    }
+
+    /// Batches 5 to 7, the last of which knows that the fifth is durable.
+    fn written() -> Vec<u8> {
+        let mut octets = HEAD.octets().to_vec();
+        for (number, durable, changes) in [(5, 4, &b"one"[..]), (6, 4, b"two two"), (7, 5, b"three")] {
+            octets.extend_from_slice(&batch_header(HEAD.store, number, durable, changes));
+            octets.extend_from_slice(changes);
+        }
+        octets
+    }
+
+    #[test]
+    fn a_header_is_read_whole_or_not_at_all() {
+        let octets = HEAD.octets();
+        let path = Path::new("x");
+        assert_eq!(SegmentHeader::read(&octets, path).unwrap(), Some(HEAD));
+        for at in 0..HEADER {
+            let mut changed = octets;
+            changed[at] ^= 1;
+            assert_eq!(SegmentHeader::read(&changed, path).unwrap(), None, "octet {at}");
+            assert_eq!(SegmentHeader::read(&octets[..at], path).unwrap(), None);
+        }
+        let mut other = octets;
+        other[8] = 2;
+        let crc = crc32c::crc32c(&other[..HEADER - 4]);
+        other[HEADER - 4..].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(SegmentHeader::read(&other, path), Err(StoreError::Format { found: 2, .. })));
+    }
+
+    #[test]
+    fn batches_end_where_octets_do_or_are_zero() {
+        let octets = written();
+        for zeros in [0, 1, 5000] {
+            let padded = segment([&octets[..], &vec![0; zeros]].concat());
+            let (batches, end) = padded.batches();
+            assert_eq!(
+                batches.iter().map(|batch| batch.changes).collect::<Vec<_>>(),
+                [&b"one"[..], b"two two", b"three"]
+            );
+            assert_eq!(end, End { at: octets.len(), next: 8, garbage: 0, durable: 0 });
+        }
+    }
+
+    #[test]
+    fn every_prefix_and_every_change_of_an_octet_gives_the_batches_before_it() {
+        let octets = written();
+        let starts = [HEADER, HEADER + 35, HEADER + 74, octets.len()];
+        let before = |at: usize| starts.iter().filter(|&&start| start <= at).count() - 1;
+        for at in HEADER..octets.len() {
+            let cut = segment(octets[..at].to_vec());
+            let (batches, end) = cut.batches();
+            assert_eq!((batches.len(), end.durable), (before(at), 0), "cut at {at}");
+            let mut changed = octets.clone();
+            changed[at] ^= 0x10;
+            let changed = segment(changed);
+            let (batches, end) = changed.batches();
+            assert_eq!(batches.len(), before(at), "changed at {at}");
+            // The last batch says that the fifth was durable, which shows where that is lost.
+            let told = if before(at) == 2 { 0 } else { 5 };
+            assert_eq!(end.durable, told, "changed at {at}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The snapshot: one SQLite database with the last value of everything, up to a batch.
+//!
+//! Each row has a checksum, and each kind the number of its rows and the sum of their checksums: a row that is changed,
+//! missing, or old is seen when all are read, which each start does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Statement, Transaction, params};
+
+use crate::change::{Kind, changes};
+use crate::error::StoreError;
+use crate::journal::Durability;
+use crate::segment::{FORMAT, Segment};
+
+/// `KAID`, by which `file` and SQLite know whose database it is.
+const APPLICATION_ID: i32 = 0x4b41_4944;
+/// Pages of the database's own log before they are moved into it: 16 MiB.
+const CHECKPOINT_PAGES: u32 = 4096;
+/// KiB of pages kept in memory.
+const CACHE_KIB: i32 = 16 << 10;
+
+const SCHEMA: &str = "
+    CREATE TABLE store (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE state (
+        kind INTEGER NOT NULL, key INTEGER NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL,
+        PRIMARY KEY (kind, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE total (kind INTEGER PRIMARY KEY, entries INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
+";
+
+/// The rows of a kind, and the sum of their checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Total {
+    pub(crate) entries: i64,
+    pub(crate) sum: i64,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, sum: i64) {
+        (self.entries, self.sum) = (self.entries + 1, self.sum.wrapping_add(sum));
+    }
+
+    fn subtract(&mut self, sum: i64) {
+        (self.entries, self.sum) = (self.entries - 1, self.sum.wrapping_sub(sum));
+    }
+}
+
+/// A row as it lies in the database.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) kind: i64,
+    pub(crate) key: u64,
+    pub(crate) value: Vec<u8>,
+    pub(crate) sum: i64,
+}
+
+impl Row {
+    pub(crate) fn is_sound(&self) -> bool {
+        self.sum == checksum(self.kind, self.key, &self.value)
+    }
+}
+
+/// The database.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// The checksum of a row. What another kind or number has is no row of this one.
+pub(crate) fn checksum(kind: i64, key: u64, value: &[u8]) -> i64 {
+    let of_name = crc32c::crc32c_append(crc32c::crc32c(&kind.to_le_bytes()), &key.to_le_bytes());
+    // Sums of 32 bits, of which 2^31 can be added up.
+    i64::from(crc32c::crc32c_append(of_name, value))
+}
+
+impl Snapshot {
+    /// Makes an empty one for a store.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn create(path: &Path, store: u64, durability: Durability) -> Result<Self, StoreError> {
+        let snapshot =
+            Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        snapshot.prepare(durability)?;
+        snapshot.try_sqlite(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", FORMAT)?;
+            set(&transaction, "store", store)?;
+            set(&transaction, "folded", 0)?;
+            transaction.commit()
+        })?;
+        Ok(snapshot)
+    }
+
+    /// Opens one that is there.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no snapshot, or of another format.
+    pub(crate) fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+        let snapshot = Self::open_to_read(path)?;
+        snapshot.prepare(durability)?;
+        Ok(snapshot)
+    }
+
+    /// Opens one to look at.
+    ///
+    /// # Errors
+    /// As [`Snapshot::open`].
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        // Its own log may have to be applied, which writes.
+        let snapshot = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let [application, format] = ["application_id", "user_version"].map(|name| {
+            snapshot.try_sqlite(|connection| {
+                connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0))
+            })
+        });
+        if application? != APPLICATION_ID {
+            return Err(snapshot.damaged("it is no snapshot of Kaido's".into()));
+        }
+        let found = u32::try_from(format?).unwrap_or(0);
+        if found != FORMAT {
+            return Err(StoreError::Format { path: path.to_owned(), found, known: FORMAT });
+        }
+        Ok(snapshot)
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let connection =
+            connection.map_err(|source| StoreError::Snapshot { path: path.to_owned(), source })?;
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
+    fn prepare(&self, durability: Durability) -> Result<(), StoreError> {
+        self.try_sqlite(|connection| {
+            // Nobody else opens it, so there is no index of its log in shared memory either.
+            connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            let synchronous = if durability == Durability::Disk { "FULL" } else { "OFF" };
+            connection.pragma_update(None, "synchronous", synchronous)?;
+            connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+            connection.pragma_update(None, "cache_size", -CACHE_KIB)
+        })
+    }
+
+    /// Moves all of its own log into the database, on the disk.
+    pub(crate) fn bring_to_disk(&self) -> Result<(), StoreError> {
+        self.try_sqlite(|connection| {
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })
+    }
+
+    pub(crate) fn store(&self) -> Result<u64, StoreError> {
+        self.number("store")
+    }
+
+    /// The last batch whose changes are in it.
+    pub(crate) fn folded(&self) -> Result<u64, StoreError> {
+        self.number("folded")
+    }
+
+    fn number(&self, name: &str) -> Result<u64, StoreError> {
+        let found = self.try_sqlite(|connection| {
+            let query = "SELECT value FROM store WHERE name = ?1";
+            connection.query_row(query, [name], |row| row.get::<_, i64>(0)).optional()
+        })?;
+        found.map(i64::cast_unsigned).ok_or_else(|| self.damaged(format!("it has no `{name}`")))
+    }
+
+    /// Takes in the batches of a segment beyond those that it has, and says which is the last now.
+    ///
+    /// # Errors
+    /// When a batch is missing between, or the database cannot be written; then nothing has changed.
+    pub(crate) fn fold(&mut self, segment: &Segment) -> Result<u64, StoreError> {
+        let folded = self.folded()?;
+        let mut last_values: BTreeMap<(Kind, u64), Option<&[u8]>> = BTreeMap::new();
+        let (batches, _) = segment.batches();
+        let mut last = folded;
+        for batch in batches.into_iter().filter(|batch| batch.number > folded) {
+            if batch.number != last + 1 {
+                return Err(self.damaged(format!("batch {} is missing behind it", last + 1)));
+            }
+            for change in changes(batch.changes) {
+                let change =
+                    change.map_err(|error| self.damaged(format!("batch {}: {error}", batch.number)))?;
+                last_values.insert((change.kind, change.key), change.value);
+            }
+            last = batch.number;
+        }
+        if last > folded {
+            self.apply(&last_values, last)?;
+        }
+        Ok(last)
+    }
+
+    /// Puts values in the place of those that are there.
+    pub(crate) fn apply(
+        &mut self,
+        values: &BTreeMap<(Kind, u64), Option<&[u8]>>,
+        folded: u64,
+    ) -> Result<(), StoreError> {
+        let applied = apply(&self.connection, values, folded);
+        applied.map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
+    }
+
+    /// Hands every row of a kind to `each`, in the order of their numbers.
+    ///
+    /// # Errors
+    /// When a row is damaged or missing, and those of `each`.
+    pub(crate) fn read<E: From<StoreError>>(
+        &self,
+        kind: Kind,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut total = Total::default();
+        let mut before = None;
+        self.rows(kind as i64, |row| {
+            if before.replace(row.key).is_some_and(|before| before >= row.key) {
+                let what = format!("the {} with number {} is out of order", kind.name(), row.key);
+                return Err(self.damaged(what).into());
+            }
+            if !row.is_sound() {
+                let what = format!("the {} with number {} has a wrong checksum", kind.name(), row.key);
+                return Err(self.damaged(what).into());
+            }
+            total.add(row.sum);
+            each(row.key, &row.value)
+        })?;
+        let expected = self.total(kind)?;
+        if total != expected {
+            let what =
+                format!("it has {} of {} rows of kind {}", total.entries, expected.entries, kind.name());
+            return Err(self.damaged(what).into());
+        }
+        Ok(())
+    }
+
+    /// Hands every row of a kind to `each`, sound or not.
+    pub(crate) fn rows<E: From<StoreError>>(
+        &self,
+        kind: i64,
+        mut each: impl FnMut(Row) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |source| StoreError::Snapshot { path: self.path.clone(), source };
+        let query = "SELECT key, value, sum FROM state WHERE kind = ?1 ORDER BY key";
+        let mut statement = self.connection.prepare(query).map_err(failed)?;
+        let mut rows = statement.query([kind]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let read = || {
+                let key = row.get::<_, i64>(0)?.cast_unsigned();
+                Ok(Row { kind, key, value: row.get(1)?, sum: row.get(2)? })
+            };
+            each(read().map_err(failed)?)?;
+        }
+        Ok(())
+    }
+
+    /// What the rows of a kind are to add up to.
+    pub(crate) fn total(&self, kind: Kind) -> Result<Total, StoreError> {
+        self.try_sqlite(|connection| total(connection, kind))
+    }
+
+    pub(crate) fn damaged(&self, what: String) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), what }
+    }
+
+    fn try_sqlite<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        run(&self.connection).map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
+    }
+}
+
+fn set(transaction: &Transaction<'_>, name: &str, value: u64) -> rusqlite::Result<()> {
+    let query = "INSERT OR REPLACE INTO store VALUES (?1, ?2)";
+    transaction.execute(query, params![name, value.cast_signed()]).map(drop)
+}
+
+fn total(connection: &Connection, kind: Kind) -> rusqlite::Result<Total> {
+    let query = "SELECT entries, sum FROM total WHERE kind = ?1";
+    let read = |row: &rusqlite::Row<'_>| Ok(Total { entries: row.get(0)?, sum: row.get(1)? });
+    connection.query_row(query, [kind as i64], read).optional().map(Option::unwrap_or_default)
+}
+
+fn apply(
+    connection: &Connection,
+    values: &BTreeMap<(Kind, u64), Option<&[u8]>>,
+    folded: u64,
+) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    {
+        let mut before = transaction.prepare("SELECT sum FROM state WHERE kind = ?1 AND key = ?2")?;
+        let mut put = transaction.prepare("INSERT OR REPLACE INTO state VALUES (?1, ?2, ?3, ?4)")?;
+        let mut remove = transaction.prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2")?;
+        let mut totals: BTreeMap<Kind, Total> = BTreeMap::new();
+        for (&(kind, key), value) in values {
+            let total = match totals.entry(kind) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => entry.insert(total(&transaction, kind)?),
+            };
+            if let Some(sum) = sum_of(&mut before, kind, key)? {
+                total.subtract(sum);
+            }
+            let number = key.cast_signed();
+            match value {
+                Some(value) => {
+                    let sum = checksum(kind as i64, key, value);
+                    put.execute(params![kind as i64, number, value, sum])?;
+                    total.add(sum);
+                }
+                None => {
+                    remove.execute(params![kind as i64, number])?;
+                }
+            }
+        }
+        for (kind, Total { entries, sum }) in totals {
+            let query = "INSERT OR REPLACE INTO total VALUES (?1, ?2, ?3)";
+            transaction.execute(query, params![kind as i64, entries, sum])?;
+        }
+        set(&transaction, "folded", folded)?;
+    }
+    transaction.commit()
+}
+
+fn sum_of(before: &mut Statement<'_>, kind: Kind, key: u64) -> rusqlite::Result<Option<i64>> {
+    before.query_row(params![kind as i64, key.cast_signed()], |row| row.get(0)).optional()
+}

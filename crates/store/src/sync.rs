@@ -1,0 +1,175 @@
+//! Brings the journal to the disk beside the control loop: what is written while one sync lasts, the next takes together.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long after a sync that failed, the next is tried.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How far the journal is written, and how far it is on the disk.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    durable: AtomicU64,
+    failed: AtomicBool,
+    is_failing: AtomicBool,
+    failures: AtomicU64,
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    written: u64,
+    /// Files that were written since they were synced last.
+    files: Vec<Arc<File>>,
+    /// A file is new in the folder.
+    is_new: bool,
+    stops: bool,
+}
+
+impl Progress {
+    /// All batches up to `last` are durable.
+    pub(crate) fn at(last: u64) -> Self {
+        Self {
+            durable: AtomicU64::new(last),
+            failed: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
+            failures: AtomicU64::new(0),
+            state: Mutex::new(State { written: last, files: Vec::new(), is_new: false, stops: false }),
+            news: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Whether a sync has failed since this was asked last.
+    pub(crate) fn take_failure(&self) -> bool {
+        self.failed.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn set_failure(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// All batches up to `last` are written.
+    pub(crate) fn wrote(&self, last: u64) {
+        self.state().written = last;
+        self.news.notify_one();
+    }
+
+    /// Batches are written to another file from here on.
+    pub(crate) fn opened(&self, file: &Arc<File>) {
+        let mut state = self.state();
+        state.files.push(Arc::clone(file));
+        state.is_new = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something that is not durable; `None` when there will be no more.
+    fn wait(&self) -> Option<(u64, Vec<Arc<File>>, bool)> {
+        let mut state = self.state();
+        loop {
+            // What was written to a file that failed is written again by the control loop.
+            if state.written > self.durable() && !self.failed.load(Ordering::Acquire) {
+                return Some((state.written, state.files.clone(), std::mem::take(&mut state.is_new)));
+            }
+            if state.stops {
+                return None;
+            }
+            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn synced(&self, last: u64) {
+        let mut state = self.state();
+        // The last file is written on.
+        let done = state.files.len().saturating_sub(1);
+        state.files.drain(..done);
+        self.durable.store(last, Ordering::Release);
+        self.is_failing.store(false, Ordering::Relaxed);
+    }
+
+    fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.is_failing.store(true, Ordering::Relaxed);
+        self.state().files.clear();
+        self.set_failure();
+    }
+}
+
+/// The thread that syncs.
+#[derive(Debug)]
+pub(crate) struct Syncer {
+    progress: Arc<Progress>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    /// Starts it; `notify` is called whenever more is durable, or a sync has failed.
+    ///
+    /// # Errors
+    /// When there are no more threads.
+    pub(crate) fn start(
+        folder: &Path,
+        progress: Arc<Progress>,
+        notify: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (folder, of_thread) = (folder.to_owned(), Arc::clone(&progress));
+        let thread = std::thread::Builder::new().name("store-sync".into()).spawn(move || {
+            while let Some((written, files, is_new)) = of_thread.wait() {
+                match sync(&folder, &files, is_new) {
+                    Ok(()) => of_thread.synced(written),
+                    Err(error) => {
+                        tracing::error!(folder = %folder.display(), %error, "the journal could not be brought to the disk");
+                        of_thread.failed();
+                        std::thread::sleep(PAUSE);
+                    }
+                }
+                notify();
+            }
+        })?;
+        Ok(Self { progress, thread: Some(thread) })
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.progress.state().stops = true;
+        self.progress.news.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Brings files to the disk, and that they are there.
+fn sync(folder: &PathBuf, files: &[Arc<File>], is_new: bool) -> std::io::Result<()> {
+    for file in files {
+        file.sync_data()?;
+        if file.metadata()?.nlink() == 0 {
+            return Err(std::io::Error::other("the file was deleted"));
+        }
+    }
+    if is_new {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
