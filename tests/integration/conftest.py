@@ -42,7 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["PYTHONPATH"] = str(ROOT / "tests")
     config.addinivalue_line("markers", "needs(*what): root, or programs, that the test cannot do without")
-    config.addinivalue_line("markers", "alone: looks at what other tests change on the whole machine")
     config.addinivalue_line("markers", "package: uses the Python package, which is built after the binary")
 
 

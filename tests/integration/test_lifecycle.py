@@ -17,19 +17,30 @@ pytestmark = pytest.mark.needs("root", "ip", "ethtool", "bpftool")
 
 
 def traces(net: Topology) -> dict[str, object]:
-    """What a node could leave: programs on links, addresses, routes, links, BPF objects."""
-    shown: dict[str, object] = {
+    """What a node could leave in its namespace: programs on links, addresses, routes, links."""
+    return {
         "links": [(link["ifname"], "xdp" in link, link["mtu"], link["flags"]) for link in net.upf.links()],
         "addresses": run("ip", "-n", net.upf.name, "-o", "address").stdout,
         "routes": run("ip", "-n", net.upf.name, "route", "show", "table", "all").stdout,
     }
-    for kind in ("prog", "map"):
-        listed = run("bpftool", "--json", kind, "list", check=False)
-        shown[kind] = listed.stdout.count('"id"') if listed.returncode == 0 else None
-    return shown
 
 
-@pytest.mark.alone
+def bpf_objects() -> set[tuple[str, int]]:
+    """All that the kernel has, of this node and of others, by kind and number."""
+    return {
+        (kind, int(shown["id"]))
+        for kind in ("prog", "map", "link")
+        for shown in json.loads(run("bpftool", "--json", kind, "list").stdout)
+    }
+
+
+def all_is_taken_back(net: Topology, before: dict[str, object], held: set[tuple[str, int]]) -> None:
+    """Wait until the namespace is as before, and none of a node's BPF objects is left."""
+    wait_until(
+        lambda: traces(net) == before and not held & bpf_objects(), "the kernel has taken everything back"
+    )
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_and_it_starts_again(binary: Path, net: Topology, tmp_path: Path, how: int) -> None:
     """A node stopped in any way leaves no program, map or address, and the next one runs."""
@@ -37,9 +48,11 @@ def test_nothing_is_left_and_it_starts_again(binary: Path, net: Topology, tmp_pa
     for _ in range(2):
         node = Node(binary, net.upf, tmp_path).start()
         assert any("xdp" in link for link in net.upf.links())
+        held = node.bpf_objects()
+        assert {kind for kind, _ in held} >= {"prog", "map"} and held <= bpf_objects()
         code = node.stop(how)
         assert code == (-signal.SIGKILL if how == signal.SIGKILL else 0), node.log.read_text()
-        wait_until(lambda: traces(net) == before, "the kernel has taken everything back")
+        all_is_taken_back(net, before, held)
     assert node.socket.exists() == (how == signal.SIGKILL)
 
 

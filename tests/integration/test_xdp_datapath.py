@@ -16,7 +16,7 @@ from conftest import OVER_IPV6, Attach
 from rig import gtpu, pfcp
 from rig.net import FAR, FAR6, UE_IPV4, UE_IPV6, Topology, run, wait_until
 from rig.node import Node
-from test_lifecycle import traces
+from test_lifecycle import all_is_taken_back, traces
 from test_peers import SMF_BASE
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
@@ -523,11 +523,13 @@ def test_nothing_is_left(binary: Path, far: Topology, tmp_path: Path, attach: At
         node = Node(binary, far.upf, tmp_path, node='datapath = "xdp"').start()
         sim = attach("--ues 5 --tuns 1")
         assert records(node) == 15
+        held = node.bpf_objects()
+        assert {kind for kind, _ in held} >= {"prog", "map"}
         node.stop(how)
         assert sim.process is not None
         sim.process.kill()
         sim.process.wait()
-        wait_until(lambda: traces(far) == before, "the kernel has taken everything back")
+        all_is_taken_back(far, before, held)
 
 
 def test_without_the_right_to_the_kernel_it_says_so(binary: Path, far: Topology, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from dataclasses import dataclass, field
@@ -117,6 +118,15 @@ class Node:
     def ended(self) -> bool:
         """Whether the process is gone."""
         return self.process is None or self.process.poll() is not None
+
+    def bpf_objects(self) -> set[tuple[str, int]]:
+        """The programs, maps and links that the process holds, by kind and number. The kernel gives no number twice."""
+        assert self.process is not None
+        return {
+            (kind, int(number))
+            for file in Path(f"/proc/{self.process.pid}/fdinfo").iterdir()
+            for kind, number in re.findall(r"^(prog|map|link)_id:\s*(\d+)", file.read_text(), re.MULTILINE)
+        }
 
     def watch(self, begun: str, command: str, *arguments: str) -> subprocess.Popen[str]:
         """Start `kaido trace` or `capture`; return once it has said `begun`."""
