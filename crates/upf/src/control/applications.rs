@@ -13,7 +13,8 @@ use super::predefined::asks_for_application;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
-use crate::apps::{AppNumber, FlowEnds, RETELL};
+use crate::apps::{FlowEnds, RETELL};
+use crate::ids::AppNumber;
 use crate::node::Node;
 use kaido_n4::{
     ApplicationDetection, ApplicationId, Pdr, PdrId, ReportingTriggers, Urr, UrrId, UsageReport,

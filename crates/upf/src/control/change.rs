@@ -18,7 +18,10 @@ use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
 use super::{Upf, millis, packed};
-use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
+use crate::record::{Record, Rules};
+use crate::tunnels::Tunnels;
 use crate::usage::UsageSlot;
 use kaido_n4::{
     Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UpdateFar, UrrId,

@@ -12,15 +12,16 @@ use super::extended::{exit_instance, extended, lan};
 use super::keys::SessionKeys;
 use super::predefined::{asks_for_application, expand};
 use super::ruleset::RuleSet;
-use crate::apps::AppNumber;
+use crate::action::{Action, BufferBounds, CountScope, Destination, N6Exit, UsageSlots};
+use crate::ids::{AppNumber, EndpointId, InstanceId, SessionIndex};
+use crate::key::SessionKey;
 use crate::monitoring::Monitors;
 use crate::node::{Node, NodeSettings};
 use crate::qos::Enforcement;
-use crate::record::{
-    Action, BufferBounds, CountScope, Destination, Detection, Direction, EncapTemplate, EndpointId,
-    FilteredRule, InstanceId, N6Exit, QuotaAction, Record, SessionFacts, SessionIndex, SessionKey,
-    UeAddresses, UsageSlots,
-};
+use crate::record::{Record, SessionFacts};
+use crate::rule::{Detection, FilteredRule, QuotaAction};
+use crate::tunnels::EncapTemplate;
+use crate::ue::{Direction, UeAddresses};
 use crate::usage::UsageSlot;
 use kaido_n4::{
     ApplicationId, ApplyAction, BitRate, Cause, ChooseOr, Far, FarId, ForwardingParameters, Interface,

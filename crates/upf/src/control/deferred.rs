@@ -17,8 +17,9 @@ use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::Session;
+use crate::ids::SessionIndex;
 use crate::node::{BufferChange, WorkerOrder};
-use crate::record::{EncapTemplate, SessionIndex, Tunnel};
+use crate::tunnels::{EncapTemplate, Tunnel};
 use crate::usage::UsageSlot;
 use kaido_n4::{
     DeletionResponse, Interface, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId,

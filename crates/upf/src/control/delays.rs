@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
 use super::{Upf, millis};
+use crate::ids::SessionIndex;
 use crate::monitoring::{Monitor, Monitors};
-use crate::record::SessionIndex;
 use kaido_n4::{
     Cause, PacketDelays, Qfi, QosMonitoring, QosMonitoringReport, Rejection, RuleId, Seid, SessionEvent,
     SessionReport, SrrId,

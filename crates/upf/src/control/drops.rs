@@ -8,7 +8,7 @@ use super::Upf;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use crate::dropped::DropCount;
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use kaido_n4::{Modification, Pdr, Rejection, ReportingTriggers, UrrId, UsageReport, UsageReportTrigger};
 
 /// The counts of a session, by the URRs that ask for them.

@@ -9,8 +9,8 @@ use super::meter::Meter;
 use super::paths::{EchoRequest, PathSummary};
 use super::session::Session;
 use super::{Upf, millis};
+use crate::ids::SessionIndex;
 use crate::node::{WorkerEvent, WorkerOrder};
-use crate::record::SessionIndex;
 use kaido_n4::{Seid, SessionEvent, Urr, UrrId, UsageReport};
 
 /// Most steps of the wheel in one poll.

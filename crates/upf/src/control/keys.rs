@@ -8,8 +8,9 @@ use std::ops::Range;
 use super::compile::{instance, reject};
 use super::ethernet;
 use super::ruleset::RuleSet;
+use crate::ids::{InstanceId, SessionIndex};
+use crate::key::SessionKey;
 use crate::node::NodeSettings;
-use crate::record::{InstanceId, SessionIndex, SessionKey};
 use kaido_n4::{ChooseOr, FTeid, Interface, OuterHeaderRemoval, Pdr, Rejection};
 
 /// The keys of a session, by rule.

@@ -56,7 +56,6 @@ use self::keys::all_keys;
 use self::packed::PackedSessions;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;
-pub(crate) use self::pool::percent;
 use self::pool::{Lease, UePools};
 use self::remote_fteids::RemoteFTeids;
 use self::ruleset::RuleSet;
@@ -65,10 +64,14 @@ pub use self::session::SessionSummary;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
 pub use self::volume::VolumeScan;
 use self::wheel::Wheel;
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
 use crate::monitoring::Monitors;
 use crate::node::{Node, WorkerEvent};
+use crate::percent::percent;
 use crate::qos::PolicerSlots;
-use crate::record::{Record, RecordForm, SessionIndex, SessionKey, UeAddresses};
+use crate::record::{Record, RecordForm};
+use crate::ue::UeAddresses;
 use crate::usage::{FreeSlots, UsageSlot};
 use kaido_n4::{
     Cause, ChooseOr, DeletionResponse, Established, Establishment, FSeid, Modification, Modified, Outcome,

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::Deserialize;
 
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, FSeid, Imsi, Rejection, Seid};
 

@@ -3,7 +3,7 @@
 
 use super::compile::{application, reject};
 use crate::node::Node;
-use crate::record::{Detection, FilteredRule};
+use crate::rule::{Detection, FilteredRule};
 use kaido_n4::{ApplyAction, Cause, Pdr, PredefinedName, PredefinedRule, Rejection, RuleId};
 
 /// The type of Activate Predefined Rules (TS 29.244 8.1.1).

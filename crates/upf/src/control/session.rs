@@ -13,7 +13,8 @@ use super::meter::Meter;
 use super::paging::Paging;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
-use crate::record::{SessionIndex, UeAddresses};
+use crate::ids::SessionIndex;
+use crate::ue::UeAddresses;
 use crate::usage::{Limits, UsageCounters, UsageSlot};
 use kaido_n4::{
     FSeid, Imsi, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,

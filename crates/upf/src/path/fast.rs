@@ -19,7 +19,9 @@ use super::mss::may_be_syn;
 use super::read::{FrameHead, IP_AT};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
-use crate::record::{Direction, EncapTemplateId, FastPath, Record, SimpleForward};
+use crate::record::{FastPath, Record, SimpleForward};
+use crate::tunnels::EncapTemplateId;
+use crate::ue::Direction;
 use crate::usage::UsageSlot;
 
 /// Where the user packet begins in a tunnel over IPv4, and over IPv6, without extension headers.

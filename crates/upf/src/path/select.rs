@@ -6,7 +6,8 @@ use kaido_wire::{IpProtocol, ip, ipv4, ipv6};
 
 use super::fast::qfi_of;
 use super::read::{FrameHead, Kind};
-use crate::record::{Direction, FlowPorts, PacketFlow};
+use crate::record::{FlowPorts, PacketFlow};
+use crate::ue::Direction;
 
 /// The flow of a packet; `None` where its headers are not eligible for the fast path.
 #[inline]

@@ -13,7 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrayvec::ArrayVec;
 use kaido_table::{LineCursor, LineSlab, waits};
 
-use super::{Detection, Direction, Record, Rule, SessionIndex};
+use super::{Record, Rule};
+use crate::ids::SessionIndex;
+use crate::rule::Detection;
+use crate::ue::Direction;
 use kaido_n4::{AddressMatch, SdfFilter};
 
 /// Lines of a key: two pairs of cache lines.

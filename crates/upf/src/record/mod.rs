@@ -5,40 +5,34 @@
 //! usual case, the rule is folded into the record, which with its key fills one cache line; otherwise the
 //! record points to the rules in the order of precedence.
 
-mod action;
 mod fast_path;
 mod form;
-mod key;
 mod lines;
 mod rule;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-pub use self::action::{
-    Action, BufferBounds, CountScope, Destination, Direction, N6Exit, SessionIndex, USAGE_SLOTS_MAX,
-    UeAddresses, UsageSlots,
-};
 use self::fast_path::Flags;
 pub(crate) use self::fast_path::{CommonPath, FastPath, SimpleForward};
 pub use self::form::{RecordForm, SlowPathCause};
-use self::key::upper_half;
-pub use self::key::{EndpointId, InstanceId, KeyParts, SessionKey};
 use self::lines::OwnLines;
 pub use self::lines::{FlowMatch, LINES_MAX};
 pub(crate) use self::lines::{FlowPorts, LineMemory, PacketFlow, asks_of};
 use self::rule::Rule;
-pub use self::rule::{Detection, FilteredRule, QuotaAction, RuleList, RuleView};
+pub use self::rule::{RuleList, RuleView};
 use triomphe::ThinArc;
 
+use crate::action::{Action, BufferBounds, CountScope, Destination, N6Exit, UsageSlots};
 use crate::classify::Classifier;
-pub use crate::extended::{
-    Bridging, Egress, EthernetRule, Exit, ExtendedActions, Local, PlainHeader, UeToUe,
-};
+use crate::ids::{InstanceId, SessionIndex};
+use crate::key::upper_half;
 use crate::lan::LanId;
 use crate::monitoring::{Monitor, Monitors};
 use crate::qos::{Enforcement, PolicerSlot};
-pub use crate::tunnels::{EncapTemplate, EncapTemplateId, Tunnel, Tunnels};
+use crate::rule::{Detection, FilteredRule};
+use crate::tunnels::{EncapTemplateId, Tunnel, Tunnels};
+use crate::ue::{Direction, UeAddresses};
 use crate::usage::UsageSlot;
 use kaido_n4::{ApplyAction, FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
 
@@ -188,7 +182,7 @@ pub struct Record {
     cell_bits: u8,
 }
 
-const _: () = assert!(size_of::<Record>() == 48 && size_of::<SessionKey>() == 16);
+const _: () = assert!(size_of::<Record>() == 48);
 
 impl Record {
     /// The record of `rules`, which are in the order of precedence and not none. Packets from a UE may come from the networks

@@ -1,6 +1,7 @@
 use kaido_table::LineSlab;
 
 use super::*;
+use crate::extended::ExtendedActions;
 use kaido_n4::SdfFilter;
 
 fn rule(pdr: u16) -> FilteredRule {
