@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::Upf;
-use super::compile::instance_named;
+use super::named::instance_named;
 use super::pool::Lease;
 use super::session::SessionState;
 use crate::ids::{EndpointId, InstanceId};

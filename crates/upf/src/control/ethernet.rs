@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_wire::EtherType;
 
-use super::compile::{direction, instance, instance_named, reject};
+use super::named::{instance, instance_named};
+use super::pdr::{direction, reject};
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use super::compile::{instance, reject};
 use super::ethernet;
+use super::named::instance;
+use super::pdr::reject;
 use super::ruleset::RuleSet;
 use crate::ids::{InstanceId, SessionIndex};
 use crate::key::SessionKey;
