@@ -25,7 +25,6 @@ KNOWN = {
     "ndn": 4,
     "node": 5,
     "pfcp": 3,
-    "upf": 14,
 }
 
 Graph = dict[str, set[str]]

@@ -16,10 +16,10 @@ use kaido_n4::{
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, Volume,
 };
 use kaido_upf::control::{KernelShare, Upf};
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
-use kaido_upf::record::InstanceId;
 
 use crate::BenchError;
 use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use kaido_n4::Teid;
 use kaido_table::{Domain, Guard, LOOKUP_BATCH_MAX, Table, TableError};
-use kaido_upf::record::{EndpointId, Record, SessionKey};
+use kaido_upf::ids::EndpointId;
+use kaido_upf::key::SessionKey;
+use kaido_upf::record::Record;
 use serde::Serialize;
 
 use crate::BenchError;

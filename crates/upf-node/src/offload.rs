@@ -13,7 +13,7 @@ use kaido_upf::UpfDrop;
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
-use kaido_upf::record::EncapTemplate;
+use kaido_upf::tunnels::EncapTemplate;
 use kaido_upf_xdp::offload::{
     Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
     OffloadNextHop, OffloadRoute, ROUTES_MAX, Template,
@@ -449,8 +449,8 @@ pub(super) fn forwarded(KernelCounts { offload: counters, .. }: &KernelCounts) -
 
 #[cfg(test)]
 mod tests {
+    use kaido_upf::ids::InstanceId;
     use kaido_upf::lan::VlanTags;
-    use kaido_upf::record::InstanceId;
 
     use super::*;
 

@@ -12,11 +12,12 @@ use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
 use kaido_pfcp::Features;
 use kaido_upf::fragment::FragmentSettings;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
-use kaido_upf::node::{EndpointScope, Instance, Node, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
-use kaido_upf::path::{MssClamp, MssLimit};
+use kaido_upf::node::{
+    EndpointScope, Instance, MssClamp, MssLimit, Node, NodeSettings, OuterSourcePort, PortRole, UdpChecksums,
+};
 use kaido_upf::qos::Policers;
-use kaido_upf::record::InstanceId;
 use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};

@@ -12,9 +12,10 @@ use kaido_node::port_trace::{READ_MAX, SNAP_MAX, frame, nanoseconds, shown_dispo
 use kaido_node::show::number;
 use kaido_upf::UpfDrop;
 use kaido_upf::control::{TraceBatch, TraceFilter, TracedPacket, Upf};
+use kaido_upf::key::{KeyParts, SessionKey};
 use kaido_upf::node::NodeSettings;
-use kaido_upf::record::{Direction, KeyParts, SessionKey};
 use kaido_upf::trace::WatchId;
+use kaido_upf::ue::Direction;
 
 /// The answer to a question about traces.
 pub(super) fn answer(upf: &mut Upf, ports: &[PortView], question: TraceQuestion, now: SystemTime) -> Answer {

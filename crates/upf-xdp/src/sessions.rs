@@ -5,11 +5,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_n4::{AddressMatch, Teid};
+use kaido_upf::action::CountScope;
+use kaido_upf::ids::SessionIndex;
 use kaido_upf::node::WorkerEvent;
 use kaido_upf::offload::{
     KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
 };
-use kaido_upf::record::{CountScope, Direction, EncapTemplate, FlowMatch, LINES_MAX, SessionIndex};
+use kaido_upf::record::{FlowMatch, LINES_MAX};
+use kaido_upf::tunnels::EncapTemplate;
+use kaido_upf::ue::Direction;
 use kaido_upf::usage::{OffloadedCounters, UsageSlot};
 
 use crate::offload::{

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_n4::{ApplyAction, PdrId, SdfError, SdfFilter};
+use kaido_upf::action::{Action, Destination, N6Exit, UsageSlots};
 use kaido_upf::classify::{Classifier, Flow};
-use kaido_upf::record::{Action, Destination, Detection, FilteredRule, N6Exit, UsageSlots};
+use kaido_upf::rule::{Detection, FilteredRule};
 
 const PACKETS: u32 = 200_000;
 
@@ -49,7 +50,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
             destination: Destination::Routed,
             exit: N6Exit::Any,
             usage: UsageSlots::default(),
-            buffer: kaido_upf::record::BufferBounds::default(),
+            buffer: kaido_upf::action::BufferBounds::default(),
         },
         on_quota: Box::new([]),
     })

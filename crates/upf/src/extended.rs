@@ -9,8 +9,8 @@ use kaido_wire::{ipv4, ipv6, udp};
 
 use crate::dropped::DropCount;
 use crate::ethernet::lan::EthernetLanId;
+use crate::ids::InstanceId;
 use crate::lan::LanId;
-use crate::record::InstanceId;
 use crate::tunnels::Tunnel;
 use kaido_n4::Proxying;
 

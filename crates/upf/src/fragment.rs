@@ -15,7 +15,7 @@ pub use kaido_engine::fragment::Limits;
 use kaido_engine::{Frame, PortId};
 use kaido_table::Seed;
 
-use crate::record::SessionKey;
+use crate::key::SessionKey;
 
 /// How fragments are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

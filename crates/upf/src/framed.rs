@@ -10,7 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 use kaido_table::{Guard, Table};
 
-use crate::record::{InstanceId, Record, SessionKey};
+use crate::ids::InstanceId;
+use crate::key::SessionKey;
+use crate::record::Record;
 use kaido_n4::FramedRoute;
 
 /// The lengths of a family, up to 63 bits: longer ones are keys of UEs.

@@ -13,8 +13,8 @@ use kaido_engine::PortId;
 use kaido_wire::vlan::TAG_LEN;
 use kaido_wire::{EtherType, Link};
 
-use crate::node::is_within;
-use crate::record::InstanceId;
+use crate::ids::InstanceId;
+use crate::prefix::is_within;
 
 /// Neighbours known or asked for at a time, in all LANs.
 const NEIGHBOURS_MAX: usize = 65_536;

@@ -7,9 +7,11 @@
 //! ```
 //!
 //! - [`control`]: sessions and the rule compiler;
-//! - [`record`]: what rules become;
+//! - [`rule`], [`action`], [`extended`]: a rule as it was compiled: what a packet must be, what is done, and what few rules ask for;
+//! - [`record`]: what rules become, by [`key`];
+//! - [`tunnels`]: the far ends of tunnels, which records name by number;
+//! - [`ids`], [`ue`]: numbers that name things, addresses and directions: these import nothing;
 //! - [`classify`]: which of many rules a packet matches;
-//! - [`extended`]: what few rules ask for;
 //! - [`offload`]: what a datapath in the kernel takes over;
 //! - [`echo`]: what control and workers share of GTP-U path management;
 //! - [`fragment`]: fragments of IP packets;
@@ -22,6 +24,7 @@
 //! - [`slow_path`]: packets that take the slow path, by reason;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 
+pub mod action;
 pub mod apps;
 pub mod buffered;
 pub mod classify;
@@ -33,17 +36,23 @@ pub mod ethernet;
 pub mod extended;
 pub mod fragment;
 mod framed;
+pub mod ids;
+pub mod key;
 pub mod lan;
 mod monitoring;
 pub mod node;
 pub mod offload;
 pub mod path;
+mod percent;
+mod prefix;
 pub mod qos;
 pub mod record;
+pub mod rule;
 mod shared;
 pub mod slow_path;
 pub mod trace;
-mod tunnels;
+pub mod tunnels;
+pub mod ue;
 pub mod usage;
 
 pub use drop_reason::UpfDrop;

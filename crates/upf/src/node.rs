@@ -2,6 +2,7 @@
 //! and what that orders them to do.
 
 mod control_planes;
+mod mss;
 mod settings;
 
 use std::collections::VecDeque;
@@ -16,28 +17,30 @@ use kaido_table::{Domain, LineSlab, RegionError, Table};
 
 use self::control_planes::ControlPlaneInbox;
 pub use self::control_planes::ControlPlaneMessage;
+pub use self::mss::{MssClamp, MssLimit};
 pub use self::settings::{
     DscpMarking, EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget,
     PortRole, UdpChecksums,
 };
 
-pub(crate) use self::settings::is_within;
-
-use crate::apps::{AppNumber, Applications, FlowEnds};
+use crate::apps::{Applications, FlowEnds};
 use crate::buffered::BufferedBytes;
 use crate::echo::{AwaitedEchoes, recovery_time_stamp};
 use crate::ethernet::{Ethernet, Station};
+use crate::extended::ExtendedActions;
 use crate::fragment::Fragments;
 use crate::framed::FramedLengths;
+use crate::ids::{AppNumber, SessionIndex};
+use crate::key::SessionKey;
 use crate::lan::LanNeighbours;
 use crate::monitoring::Clock;
 use crate::qos::Policers;
-use crate::record::{
-    Detection, ExtendedActions, LINES_MAX, LineMemory, Record, SessionIndex, SessionKey, Tunnel, Tunnels,
-};
+use crate::record::{LINES_MAX, LineMemory, Record};
+use crate::rule::Detection;
 use crate::shared::Interner;
 use crate::slow_path::SlowPathCounters;
 use crate::trace::Tracer;
+use crate::tunnels::{Tunnel, Tunnels};
 use crate::usage::{UsageCounters, UsageSlot};
 use kaido_n4::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 

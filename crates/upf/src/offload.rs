@@ -15,14 +15,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
 
+use crate::action::{Action, Destination, N6Exit, UsageSlots};
+use crate::ids::{InstanceId, SessionIndex};
+use crate::key::{KeyParts, SessionKey};
 use crate::lan::LanId;
 use crate::node::{Node, NodeSettings, WorkerEvent};
 use crate::qos::Enforcement;
-use crate::record::{
-    Action, Destination, Direction, EncapTemplate, EncapTemplateId, FlowMatch, InstanceId, KeyParts,
-    LINES_MAX, N6Exit, Record, RuleList, RuleView, Rules, SessionIndex, SessionKey, UeAddresses, UsageSlots,
-    asks_of,
-};
+use crate::record::{FlowMatch, LINES_MAX, Record, RuleList, RuleView, Rules, asks_of};
+use crate::tunnels::{EncapTemplate, EncapTemplateId};
+use crate::ue::{Direction, UeAddresses};
 use kaido_n4::Teid;
 
 /// Counters and policers of a rule in the kernel at most, counters of what passes, and policers.

@@ -6,7 +6,9 @@ pub use kaido_engine::tracer::WatchId;
 use kaido_engine::tracer::{self, octets_sent};
 use kaido_engine::{Disposition, PortId};
 
-use crate::record::{Direction, SessionIndex, SessionKey};
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
+use crate::ue::Direction;
 use kaido_n4::PdrId;
 
 /// All watches of a user plane.

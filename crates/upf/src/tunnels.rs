@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use kaido_wire::PduSession;
 
-use crate::record::EndpointId;
+use crate::ids::EndpointId;
 use kaido_n4::{PagingPolicyIndicator, Qfi, Teid};
 
 /// Shapes that have numbers; tunnels of further ones carry their shape with them.

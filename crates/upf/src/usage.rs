@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::quotas::Quotas;
 pub(crate) use self::slots::FreeSlots;
-use crate::record::Direction;
+use crate::ue::Direction;
 use kaido_n4::Volume;
 
 /// The place of a URR's counter.

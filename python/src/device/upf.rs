@@ -9,9 +9,9 @@ use kaido_engine::port::MemoryWire;
 use kaido_engine::{KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings};
 use kaido_n4::SessionService;
 use kaido_upf::control::Upf;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
-use kaido_upf::record::InstanceId;
 
 use crate::run::pool;
 

@@ -20,7 +20,7 @@ use kaido_upf::lan::LanId;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::qos::Policers;
-use kaido_upf::record::EncapTemplate;
+use kaido_upf::tunnels::EncapTemplate;
 use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
 use kaido_upf_xdp::{Offload, OffloadConfig, Roles, SharedOffload, Steering, SteeringConfig};

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use kaido_pfcp::{Config, Endpoint, Features, Instants};
 use kaido_upf::control::Upf;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
-use kaido_upf::record::InstanceId;
 
 const UPF: Ipv4Addr = Ipv4Addr::new(10, 100, 4, 10);
 const ASSOCIATION_SETUP: u8 = 5;

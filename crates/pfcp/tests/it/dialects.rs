@@ -13,8 +13,8 @@ use kaido_pfcp::{
     SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
 };
 use kaido_upf::control::Upf;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
-use kaido_upf::record::InstanceId;
 
 const N3: Ipv4Addr = Ipv4Addr::new(10, 100, 3, 10);
 const GNB: Ipv4Addr = Ipv4Addr::new(10, 100, 3, 2);

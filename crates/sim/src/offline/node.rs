@@ -12,9 +12,9 @@ use kaido_engine::{
 use kaido_n4::Ipv6Prefix;
 use kaido_pfcp::{Config, DATAGRAM_MAX, Endpoint, Features, Instants, PeerPort};
 use kaido_upf::control::{UePool, Upf};
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
-use kaido_upf::record::InstanceId;
 
 use crate::fault::SimFault;
 

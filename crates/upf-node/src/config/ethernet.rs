@@ -7,8 +7,8 @@ use kaido_node::config::Findings;
 use kaido_node::config::{Driver, Spanned, unplaced};
 use kaido_upf::ethernet::lan::{EthernetLan, EthernetLans};
 use kaido_upf::ethernet::{EthernetSettings, UnknownUnicast};
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::Instance;
-use kaido_upf::record::InstanceId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use kaido_node::config::Findings;
 use kaido_node::config::{Driver, PortConfig, Prefix, Spanned};
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{ForwardingPolicy, Instance, PolicyTarget};
-use kaido_upf::record::InstanceId;
 use kaido_wire::MacAddr;
 use schemars::JsonSchema;
 use serde::Deserialize;

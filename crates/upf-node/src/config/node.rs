@@ -67,7 +67,7 @@ pub(crate) enum UeToUe {
     Drop,
 }
 
-impl From<UeToUe> for kaido_upf::record::UeToUe {
+impl From<UeToUe> for kaido_upf::extended::UeToUe {
     fn from(choice: UeToUe) -> Self {
         match choice {
             UeToUe::Route => Self::Route,

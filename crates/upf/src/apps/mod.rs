@@ -16,6 +16,7 @@ use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
 use crate::classify::Flow;
+use crate::ids::AppNumber;
 use kaido_n4::{
     AddressMatch, ApplicationId, Cause, DomainSource, FlowEnd, Pfd, PfdManagement, Rejection, SdfFilter,
 };
@@ -26,10 +27,6 @@ const APPLICATIONS_MAX: usize = 1024;
 const CONDITIONS_MAX: usize = 16_384;
 /// Applications that one name can stand for.
 pub(crate) const SAME_NAME_MAX: usize = 4;
-
-/// An application by its number, which is its own as long as the node runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct AppNumber(pub u16);
 
 /// How often control is told of a flow that goes on.
 pub(crate) const RETELL: Duration = Duration::from_secs(1);

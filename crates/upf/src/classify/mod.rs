@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use arrayvec::ArrayVec;
 
 use self::field::Field;
-use crate::record::FilteredRule;
+use crate::rule::FilteredRule;
 use kaido_n4::{AddressMatch, SdfFilter};
 
 /// So few filters are faster asked one by one: some 23 instructions each, and an index some 430.

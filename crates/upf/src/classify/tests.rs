@@ -8,7 +8,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{Action, Destination, Detection, N6Exit, UsageSlots};
+use crate::action::{Action, Destination, N6Exit, UsageSlots};
+use crate::rule::Detection;
 use kaido_n4::{ApplyAction, FlowEnd, PdrId};
 
 fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
@@ -23,7 +24,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
             destination: Destination::Routed,
             exit: N6Exit::Any,
             usage: UsageSlots::default(),
-            buffer: crate::record::BufferBounds::default(),
+            buffer: crate::action::BufferBounds::default(),
         },
         on_quota: Box::new([]),
     }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use kaido_n4::{Modification, Modified, Pdr, Progress};
 
 /// Whether a rule matches packets at a time. Of two times in the past the later counts; one that is to come says what holds

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::Upf;
-use super::compile::instance_named;
+use super::named::instance_named;
 use super::pool::Lease;
 use super::session::SessionState;
+use crate::ids::{EndpointId, InstanceId};
+use crate::key::SessionKey;
 use crate::node::NodeSettings;
-use crate::record::{EndpointId, InstanceId, SessionKey};
 use kaido_n4::{
     Cause, ChooseOr, CreatedPdr, CreatedTrafficEndpoint, FTeid, Interface, Ipv6Prefix, LocalFTeid,
     NetworkInstance, Pdi, Pdr, Rejection, RuleId, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress,

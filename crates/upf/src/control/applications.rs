@@ -4,68 +4,23 @@
 //! as it has more. For each URR that asks, a flow is an instance of the application; where a URR wants less
 //! told (RADI), all flows are one. An instance of which nothing was heard for the Inactivity Detection Time has stopped.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
-
-use super::compile::has_address;
+use super::app_instances::Instance;
+use super::pdr::has_address;
 use super::predefined::asks_for_application;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
-use crate::apps::{AppNumber, FlowEnds, RETELL};
+use crate::apps::FlowEnds;
+use crate::ids::AppNumber;
 use crate::node::Node;
 use kaido_n4::{
-    ApplicationDetection, ApplicationId, Pdr, PdrId, ReportingTriggers, Urr, UrrId, UsageReport,
-    UsageReportTrigger,
+    ApplicationDetection, ApplicationId, Pdr, PdrId, ReportingTriggers, Urr, UsageReport, UsageReportTrigger,
 };
 
 /// Most instances of a session; flows beyond are not reported.
 const INSTANCES_MAX: usize = 64;
-/// Silence that ends an instance whose URR gives no Inactivity Detection Time.
-const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
-
-/// A flow of an application, or all of them, as one URR is told of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Instance {
-    urr: UrrId,
-    pdr: PdrId,
-    app: AppNumber,
-    /// `None` where all flows are one.
-    flow: Option<FlowEnds>,
-    /// Its number in the session.
-    number: u32,
-    /// When it was heard of last, in milliseconds.
-    seen: u64,
-}
-
-impl Instance {
-    /// When it has stopped, unless it is heard of again.
-    fn stops(&self, urr: &Urr) -> u64 {
-        let silence = urr.inactivity_detection_time.filter(|time| !time.is_zero());
-        let patience = silence.unwrap_or(SILENCE_DEFAULT).saturating_add(RETELL);
-        self.seen.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX))
-    }
-}
-
-/// The instances of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Instances {
-    running: Vec<Instance>,
-    issued: u32,
-}
-
-impl Instances {
-    /// When the next has stopped, in milliseconds.
-    pub(crate) fn deadline(&self, rules: &RuleSet) -> Option<u64> {
-        self.running.iter().filter_map(|one| Some(one.stops(rules.urrs.get(&one.urr)?))).min()
-    }
-
-    /// Forgets those whose rules are there no more.
-    pub(crate) fn change(&mut self, rules: &RuleSet) {
-        self.running.retain(|one| rules.urrs.contains_key(&one.urr) && rules.pdrs.contains_key(&one.pdr));
-    }
-}
 
 /// Whether a URR asks for starts or stops of traffic.
 fn asks(urr: &Urr) -> bool {

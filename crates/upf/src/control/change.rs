@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use kaido_table::TableError;
 
-use super::applications::Instances;
-use super::compile::{Slots, compile, remote_fteids};
+use super::app_instances::Instances;
+use super::compile::compile;
 use super::counters::{Counter, Plan, slots_of};
 use super::deferred::{Change, DeferredTask};
 use super::inactivity::Inactivity;
@@ -17,8 +17,13 @@ use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
+use super::slots::Slots;
+use super::tunnel_ends::remote_fteids;
 use super::{Upf, millis, packed};
-use crate::record::{Record, Rules, SessionIndex, SessionKey, Tunnels};
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
+use crate::record::{Record, Rules};
+use crate::tunnels::Tunnels;
 use crate::usage::UsageSlot;
 use kaido_n4::{
     Cause, FSeid, Imsi, Modification, Modified, PdrId, Progress, Rejection, RuleId, Seid, UpdateFar, UrrId,

@@ -10,15 +10,16 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_table::GraceCookie;
 
 use super::Upf;
-use super::compile::tunnel_ends;
 use super::counters::{Counter, slots_of};
 use super::meter::Meter;
 use super::pool::Lease;
 use super::rates::PolicerChange;
 use super::ruleset::RuleSet;
 use super::session::Session;
+use super::tunnel_ends::tunnel_ends;
+use crate::ids::SessionIndex;
 use crate::node::{BufferChange, WorkerOrder};
-use crate::record::{EncapTemplate, SessionIndex, Tunnel};
+use crate::tunnels::{EncapTemplate, Tunnel};
 use crate::usage::UsageSlot;
 use kaido_n4::{
     DeletionResponse, Interface, Modification, Modified, Outcome, OuterHeaderCreation, Ticket, UrrId,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::Upf;
+use super::pdr::reject;
 use super::ruleset::RuleSet;
 use super::session::Session;
 use crate::dropped::DropCount;
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use kaido_n4::{Modification, Pdr, Rejection, ReportingTriggers, UrrId, UsageReport, UsageReportTrigger};
 
 /// The counts of a session, by the URRs that ask for them.
@@ -73,6 +74,6 @@ pub(super) fn drop_count(pdr: &Pdr, counts: &DropCounts) -> Result<Option<Arc<Dr
     let first = asking.next().cloned();
     match asking.next() {
         None => Ok(first),
-        Some(_) => Err(super::compile::reject(pdr, "has two URRs that are told of dropped packets")),
+        Some(_) => Err(reject(pdr, "has two URRs that are told of dropped packets")),
     }
 }

@@ -6,17 +6,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_wire::EtherType;
 
-use super::compile::{direction, instance, instance_named, reject};
+use super::named::{instance, instance_named};
+use super::pdr::{direction, reject};
 use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
 use crate::ethernet::Station;
 use crate::ethernet::fdb::{Changes, SentTags};
 use crate::ethernet::frame::Vlan;
+use crate::extended::{Bridging, EthernetRule};
+use crate::ids::{InstanceId, SessionIndex};
+use crate::key::{KeyParts, SessionKey};
 use crate::node::{Node, PolicyTarget, WorkerOrder};
-use crate::record::{
-    Bridging, Direction, EthernetRule, InstanceId, KeyParts, Record, SessionIndex, SessionKey,
-};
+use crate::record::Record;
+use crate::ue::Direction;
 use kaido_n4::{
     Cause, EthernetFilter, EthernetTraffic, Far, ForwardingParameters, Interface, MacList,
     OuterHeaderRemoval, Pdi, Pdr, PdrId, Rejection, ReportingTriggers, RuleId, SessionEvent, TagCreation,

@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use super::applications::is_of_applications;
-use super::compile::remote_fteids;
 use super::delays::report_session;
 use super::meter::Meter;
 use super::paths::{EchoRequest, PathSummary};
 use super::session::Session;
+use super::tunnel_ends::remote_fteids;
 use super::{Upf, millis};
+use crate::ids::SessionIndex;
 use crate::node::{WorkerEvent, WorkerOrder};
-use crate::record::SessionIndex;
 use kaido_n4::{Seid, SessionEvent, Urr, UrrId, UsageReport};
 
 /// Most steps of the wheel in one poll.

@@ -3,17 +3,19 @@
 use std::net::IpAddr;
 
 use super::applications::is_told_of;
-use super::compile::{Slots, direction, instance, named_instance, reject, tunnel_ends};
 use super::drops::drop_count;
 use super::ethernet;
+use super::named::{instance, named_instance};
+use super::pdr::{direction, reject};
 use super::ruleset::RuleSet;
+use super::slots::Slots;
+use super::tunnel_ends::tunnel_ends;
+use crate::extended::{Egress, EthernetRule, Exit, ExtendedActions, Local, PlainHeader, UeToUe};
+use crate::ids::InstanceId;
 use crate::lan::LanId;
-use crate::node::Node;
-use crate::node::PolicyTarget;
-use crate::record::{
-    Direction, Egress, EncapTemplate, EthernetRule, Exit, ExtendedActions, InstanceId, Local, PlainHeader,
-    Tunnel, UeToUe,
-};
+use crate::node::{Node, PolicyTarget};
+use crate::tunnels::{EncapTemplate, Tunnel};
+use crate::ue::Direction;
 use kaido_n4::{
     Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
 };

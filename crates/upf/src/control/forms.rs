@@ -1,6 +1,7 @@
 //! How many sessions have their rules in which form: what an operator asks who wants to know what takes the fast path.
 
-use crate::record::{RecordForm, SessionIndex};
+use crate::ids::SessionIndex;
+use crate::record::RecordForm;
 
 /// No session.
 const NONE: u8 = u8::MAX;

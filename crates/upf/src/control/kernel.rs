@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use super::Upf;
+use crate::key::SessionKey;
 use crate::node::{Node, WorkerEvent};
 use crate::offload::{KernelKey, KernelRecord, OffloadRefusal, OffloadTarget};
-use crate::record::{Record, SessionKey};
+use crate::record::Record;
 use kaido_n4::{OuterHeaderCreation, Seid};
 
 /// How long what must come after the packets on their way is put off: longer than a worker sleeps and than the kernel

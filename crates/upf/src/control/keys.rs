@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use super::compile::{instance, reject};
 use super::ethernet;
+use super::named::instance;
+use super::pdr::reject;
 use super::ruleset::RuleSet;
+use crate::ids::{InstanceId, SessionIndex};
+use crate::key::SessionKey;
 use crate::node::NodeSettings;
-use crate::record::{InstanceId, SessionIndex, SessionKey};
 use kaido_n4::{ChooseOr, FTeid, Interface, OuterHeaderRemoval, Pdr, Rejection};
 
 /// The keys of a session, by rule.

@@ -3,8 +3,10 @@
 //! A request is planned on a copy of the session's rules, compiled, and only then committed to the
 //! table, record by record, each in one step. Whatever is refused leaves everything as it was.
 
+mod action;
 mod activation;
 mod allocation;
+mod app_instances;
 mod applications;
 mod change;
 mod compile;
@@ -12,8 +14,10 @@ mod counters;
 mod dated;
 mod deferred;
 mod delays;
+mod destination;
 mod detection;
 mod dictionary;
+mod downlink_data;
 mod drops;
 mod ethernet;
 mod events;
@@ -24,17 +28,22 @@ mod inactivity;
 mod kernel;
 mod keys;
 mod meter;
+mod named;
 mod packed;
 mod paging;
 mod paths;
+mod pdr;
 mod pool;
 mod predefined;
 mod rates;
 mod remote_fteids;
 mod ruleset;
 mod session;
+mod slots;
 mod trace;
+mod tunnel_ends;
 mod volume;
+mod watches;
 mod wheel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +55,6 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_table::{Reader, Seed};
 
 use self::allocation::Allocation;
-use self::compile::remote_fteids;
 use self::deferred::{DeferredTask, DeferredWork};
 use self::drops::DropCounts;
 use self::forms::Forms;
@@ -56,19 +64,23 @@ use self::keys::all_keys;
 use self::packed::PackedSessions;
 pub use self::paths::PathSummary;
 pub use self::pool::UePool;
-pub(crate) use self::pool::percent;
 use self::pool::{Lease, UePools};
 use self::remote_fteids::RemoteFTeids;
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
+use self::tunnel_ends::remote_fteids;
 pub use self::volume::VolumeScan;
 use self::wheel::Wheel;
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
 use crate::monitoring::Monitors;
 use crate::node::{Node, WorkerEvent};
+use crate::percent::percent;
 use crate::qos::PolicerSlots;
-use crate::record::{Record, RecordForm, SessionIndex, SessionKey, UeAddresses};
+use crate::record::{Record, RecordForm};
+use crate::ue::UeAddresses;
 use crate::usage::{FreeSlots, UsageSlot};
 use kaido_n4::{
     Cause, ChooseOr, DeletionResponse, Established, Establishment, FSeid, Modification, Modified, Outcome,

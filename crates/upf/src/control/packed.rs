@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::Deserialize;
 
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, FSeid, Imsi, Rejection, Seid};
 
@@ -213,10 +213,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::control::applications::Instances;
-    use crate::control::delays::Watches;
+    use crate::control::app_instances::Instances;
     use crate::control::inactivity::Inactivity;
     use crate::control::paging::Paging;
+    use crate::control::watches::Watches;
     use kaido_n4::{
         ApplicationId, ApplyAction, BitRate, ChooseOr, EthernetFilter, FSeid, FTeid, Far, FarId,
         ForwardingParameters, FramedRoute, Gate, Interface, Ipv6Prefix, LocalFTeid, NetworkInstance,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::InstanceId;
+use crate::ids::InstanceId;
 use kaido_n4::Ipv6Prefix;
 
 /// Addresses of one pool; a larger prefix is used from its start.
@@ -133,11 +133,6 @@ impl UePools {
     }
 }
 
-/// A part of a whole in percent, rounded down; all of nothing.
-pub(crate) fn percent(part: u64, whole: u64) -> u8 {
-    (part * 100).checked_div(whole).map_or(100, |percent| u8::try_from(percent).unwrap_or(100).min(100))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,14 +149,6 @@ mod tests {
         assert_eq!(numbers.take(), Some(65));
         assert_eq!(numbers.take(), None);
         assert_eq!(Numbers::new(0).take(), None);
-    }
-
-    #[test]
-    fn percentages() {
-        assert_eq!(
-            [percent(0, 3), percent(1, 3), percent(3, 3), percent(9, 3), percent(0, 0)],
-            [0, 33, 100, 100, 100]
-        );
     }
 
     #[test]

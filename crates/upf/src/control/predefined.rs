@@ -1,9 +1,10 @@
 //! Predefined rules at work: a PDR that has some active says whose packets they are about and what becomes of them, they say
 //! which packets.
 
-use super::compile::{application, reject};
+use super::named::application;
+use super::pdr::reject;
 use crate::node::Node;
-use crate::record::{Detection, FilteredRule};
+use crate::rule::{Detection, FilteredRule};
 use kaido_n4::{ApplyAction, Cause, Pdr, PredefinedName, PredefinedRule, Rejection, RuleId};
 
 /// The type of Activate Predefined Rules (TS 29.244 8.1.1).

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use super::Upf;
 use super::ruleset::RuleSet;
 use crate::qos::{Correlation, PolicerSlot};
-use crate::record::Direction;
+use crate::ue::Direction;
 use kaido_n4::{BitRate, Cause, FSeid, PacketRateStatus, Qer, QerId, Rejection, RuleId};
 
 /// How a planned change uses policers otherwise than before.

@@ -9,7 +9,7 @@ use kaido_table::Seed;
 
 use super::paths::Paths;
 use crate::echo::EchoSettings;
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use kaido_n4::Teid;
 
 /// TEID and address of the peer.

@@ -6,14 +6,15 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::applications::Instances;
-use super::delays::Watches;
+use super::app_instances::Instances;
 use super::inactivity::Inactivity;
 use super::meter::Meter;
 use super::paging::Paging;
 use super::pool::Lease;
 use super::ruleset::RuleSet;
-use crate::record::{SessionIndex, UeAddresses};
+use super::watches::Watches;
+use crate::ids::SessionIndex;
+use crate::ue::UeAddresses;
 use crate::usage::{Limits, UsageCounters, UsageSlot};
 use kaido_n4::{
     FSeid, Imsi, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,

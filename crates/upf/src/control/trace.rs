@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::keys::all_keys;
 use super::{SessionSummary, Upf};
-use crate::record::{EndpointId, InstanceId, SessionIndex, SessionKey};
+use crate::ids::{EndpointId, InstanceId, SessionIndex};
+use crate::key::SessionKey;
 use crate::trace::{TraceRecord, WatchId};
 use kaido_n4::{FarId, Imsi, PdrId, QerId, Seid, Teid, UrrId};
 

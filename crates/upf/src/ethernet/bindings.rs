@@ -99,7 +99,7 @@ fn remove(addresses: &mut HashMap<Station, Vec<IpAddr>>, station: &Station, addr
 mod tests {
     use super::*;
     use crate::ethernet::frame::Vlan;
-    use crate::record::InstanceId;
+    use crate::ids::InstanceId;
 
     fn station(instance: u16, last: u8) -> Station {
         Station { instance: InstanceId(instance), vlan: Vlan::default(), mac: Mac([2, 0, 0, 0, 0, last]) }

@@ -21,7 +21,7 @@ use kaido_table::{Domain, Guard, Table, TableError};
 
 pub(crate) use self::changes::{Changes, SentTags};
 use super::{EthernetSettings, Station};
-use crate::record::{InstanceId, SessionIndex};
+use crate::ids::{InstanceId, SessionIndex};
 use kaido_n4::{Mac, PdrId};
 
 /// A frame from the N6 side with the address of a session that has sent within this time, in seconds, has come back: its

@@ -3,8 +3,8 @@
 use kaido_engine::PortId;
 use kaido_wire::Link;
 
+use crate::ids::InstanceId;
 use crate::lan::{LanIndex, VlanTags};
-use crate::record::InstanceId;
 
 /// A network instance of Ethernet sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

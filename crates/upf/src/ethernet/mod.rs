@@ -21,7 +21,7 @@ use self::bindings::Bindings;
 use self::fdb::FdbStations;
 use self::frame::Vlan;
 use self::lan::EthernetLans;
-use crate::record::InstanceId;
+use crate::ids::InstanceId;
 use kaido_n4::Mac;
 
 /// Time without a frame after which an Ethernet address is forgotten, unless a URR has its own (IEEE 802.1Q 8.8.3).

@@ -9,7 +9,7 @@ use std::time::Instant;
 use kaido_engine::{DropReason, RateLimit};
 
 use crate::UpfDrop;
-use crate::record::EndpointId;
+use crate::ids::EndpointId;
 
 /// Messages that wait for the workers at most, and that are taken in a second: they are few, and a flood of them takes the
 /// workers' time.

@@ -6,13 +6,15 @@ use std::time::Duration;
 use kaido_engine::PortId;
 use kaido_wire::ecn;
 
+use super::mss::MssLimit;
 use crate::echo::EchoSettings;
 use crate::ethernet::EthernetSettings;
+use crate::extended::UeToUe;
 use crate::fragment::FragmentSettings;
+use crate::ids::{EndpointId, InstanceId};
 use crate::lan::Lans;
-use crate::path::MssLimit;
+use crate::prefix::is_within;
 use crate::qos::WINDOW_DEFAULT;
-use crate::record::{EndpointId, InstanceId, UeToUe};
 use kaido_n4::{Interface, NetworkInstance, PredefinedRule, Qfi};
 
 /// A network instance: a UE address space behind one or more ports.
@@ -115,19 +117,6 @@ impl UdpChecksums {
         let own = self.peers.iter().filter(|(network, len, _)| is_within(peer, *network, *len));
         let default = if peer.is_ipv4() { self.ipv4 } else { self.ipv6 };
         own.max_by_key(|(_, len, _)| *len).map_or(default, |(.., computed)| *computed)
-    }
-}
-
-/// Whether an address lies in a network.
-pub(crate) fn is_within(addr: IpAddr, network: IpAddr, len: u8) -> bool {
-    match (addr, network) {
-        (IpAddr::V4(addr), IpAddr::V4(network)) => {
-            (addr.to_bits() ^ network.to_bits()).checked_shr(32 - u32::from(len.min(32))).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(addr), IpAddr::V6(network)) => {
-            (addr.to_bits() ^ network.to_bits()).checked_shr(128 - u32::from(len.min(128))).unwrap_or(0) == 0
-        }
-        _ => false,
     }
 }
 

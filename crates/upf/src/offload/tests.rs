@@ -1,10 +1,14 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::action::CountScope;
 use crate::extended::{Egress, Exit, ExtendedActions, Local, PlainHeader, UeToUe};
+use crate::ids::EndpointId;
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
-use crate::record::{CountScope, Detection, EndpointId, FilteredRule, SessionFacts, Tunnel};
+use crate::record::SessionFacts;
+use crate::rule::{Detection, FilteredRule};
+use crate::tunnels::Tunnel;
 use crate::usage::UsageSlot;
 use kaido_n4::{
     AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
@@ -88,7 +92,7 @@ impl Rule {
             destination: self.destination,
             exit: N6Exit::Any,
             usage: self.usage,
-            buffer: crate::record::BufferBounds::default(),
+            buffer: crate::action::BufferBounds::default(),
         };
         let detection = Arc::new(Detection { qfis: self.qfis, ..Detection::default() });
         FilteredRule { detection, action, extended: None, on_quota: Box::new([]) }
@@ -359,7 +363,7 @@ fn filters_go_with_their_rules_as_far_as_they_can_be_told() {
     assert_eq!(record(vec![class.clone(), plain.clone()]), Err(OffloadRefusal::Filters));
     let cut = record(vec![voice.clone(), class, plain.clone()]).unwrap();
     assert_eq!((cut.lines.len(), cut.beyond), (1, Some(OffloadRefusal::Filters)));
-    let app = asking(&plain, Detection { app: Some(crate::apps::AppNumber(0)), ..Detection::default() });
+    let app = asking(&plain, Detection { app: Some(crate::ids::AppNumber(0)), ..Detection::default() });
     assert_eq!(record(vec![app]), Err(OffloadRefusal::Filters), "an application");
     let narrow = UeAddresses { ipv4: None, ipv6: Some(Ipv6Prefix::of("2001:db8::".parse().unwrap(), 64)) };
     let narrow = asking(&plain, Detection { ue: Some(narrow), ..Detection::default() });

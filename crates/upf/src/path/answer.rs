@@ -12,8 +12,12 @@ use super::emit::{self, Ends};
 use super::parse::{OuterTunnel, Packet};
 use crate::UpfDrop;
 use crate::apps::Apps;
+use crate::ids::InstanceId;
+use crate::key::SessionKey;
 use crate::node::WorkerEvent;
-use crate::record::{Direction, InstanceId, Record, Rules, SessionKey, Tunnel};
+use crate::record::{Record, Rules};
+use crate::tunnels::Tunnel;
+use crate::ue::Direction;
 use kaido_n4::Teid;
 
 impl Worker {

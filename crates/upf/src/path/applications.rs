@@ -13,9 +13,10 @@ use kaido_wire::{IpProtocol, TcpView, udp};
 use super::parse::Packet;
 use crate::apps::quic::{Hello, is_initial};
 use crate::apps::sni::{DnsAnswer, ServerName, hear};
-use crate::apps::{AppNumber, Applications, Apps, Catalogue, RETELL};
+use crate::apps::{Applications, Apps, Catalogue, RETELL};
 use crate::classify::Flow;
-use crate::record::{Direction, SessionIndex};
+use crate::ids::{AppNumber, SessionIndex};
+use crate::ue::Direction;
 use kaido_n4::DomainSource;
 
 /// Sets of flows, and of servers, of a worker: four in each.

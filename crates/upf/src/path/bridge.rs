@@ -13,14 +13,17 @@ use super::forward::{ArrivalInfo, Origin};
 use super::lan::write_arp;
 use super::proxy::ProxyQuery;
 use crate::UpfDrop;
+use crate::action::Action;
 use crate::ethernet::fdb::{LearnedAddress, Owner, Refusal};
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, put_tags, take_tags};
 use crate::ethernet::lan::EthernetLanId;
 use crate::ethernet::{Station, UnknownUnicast};
+use crate::extended::{Bridging, EthernetRule, UeToUe};
+use crate::ids::{InstanceId, SessionIndex};
+use crate::key::SessionKey;
 use crate::node::WorkerEvent;
-use crate::record::{
-    Action, Bridging, Direction, EthernetRule, InstanceId, Record, SessionIndex, SessionKey, UeToUe,
-};
+use crate::record::Record;
+use crate::ue::Direction;
 
 /// Sessions that a frame to many goes to, and how many it does not go to as they are too many.
 type Members = (Arc<[SessionIndex]>, usize);

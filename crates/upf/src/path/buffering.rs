@@ -7,8 +7,9 @@ use std::time::Instant;
 use kaido_engine::{Frame, PortId};
 
 use crate::dropped::DropCount;
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
 use crate::node::{Node, WorkerEvent};
-use crate::record::{SessionIndex, SessionKey};
 use kaido_n4::PdrId;
 
 /// A packet of a session whose FAR buffers, whole as it came in behind the Ethernet header.

@@ -8,8 +8,11 @@ use kaido_table::Guard;
 
 use super::Worker;
 use crate::UpfDrop;
+use crate::action::Action;
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
 use crate::node::Node;
-use crate::record::{Action, Record, Rules, SessionIndex, SessionKey};
+use crate::record::{Record, Rules};
 use crate::usage::UsageSlot;
 use kaido_n4::PdrId;
 

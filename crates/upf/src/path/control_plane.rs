@@ -17,8 +17,10 @@ use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, is_own, message};
 use super::relay::StoredExtensions;
 use crate::UpfDrop;
+use crate::extended::ExtendedActions;
 use crate::node::ControlPlaneMessage;
-use crate::record::{Direction, ExtendedActions, Tunnel};
+use crate::tunnels::Tunnel;
+use crate::ue::Direction;
 
 /// Packets that a worker sends to control planes by the kernel in a second.
 pub(super) const SENT_PER_SECOND: u32 = 1000;

@@ -4,7 +4,7 @@ use kaido_engine::{DropReason, Frame, Output, PortId};
 
 use super::Worker;
 use super::emit::FlowFields;
-use crate::record::Tunnel;
+use crate::tunnels::Tunnel;
 
 impl Worker {
     /// Sends a copy of a user packet into each of the tunnels. A copy for which there is no room is counted as a drop

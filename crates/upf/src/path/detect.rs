@@ -5,10 +5,13 @@ use kaido_wire::IpProtocol;
 use super::Worker;
 use super::applications::Verdict;
 use super::parse::Packet;
-use crate::apps::{AppNumber, Apps, FlowEnds};
+use crate::apps::{Apps, FlowEnds};
 use crate::classify::Flow;
+use crate::ids::AppNumber;
 use crate::node::WorkerEvent;
-use crate::record::{Detection, Direction, Record, RuleList, RuleView, UeAddresses};
+use crate::record::{Record, RuleList, RuleView};
+use crate::rule::Detection;
+use crate::ue::{Direction, UeAddresses};
 use kaido_n4::{FramedRoute, PdrId, SdfFilter};
 
 impl Worker {

@@ -7,7 +7,9 @@ use kaido_table::Guard;
 use super::Worker;
 use super::parse::OuterTunnel;
 use crate::UpfDrop;
-use crate::record::{Rules, SessionKey, Tunnel};
+use crate::key::SessionKey;
+use crate::record::Rules;
+use crate::tunnels::Tunnel;
 use kaido_n4::Teid;
 
 /// Tunnels into which one End Marker goes at most: the flows of a tunnel rarely lead to more than one.

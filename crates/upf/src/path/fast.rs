@@ -10,21 +10,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kaido_engine::{Frame, NextHop, NextHops, PortId};
 use kaido_wire::layout::{self, EthernetFields, Ipv4Fields, Ipv6Fields, UdpFields};
 use kaido_wire::vlan::TAG_LEN;
-use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ip, ipv4, ipv6, udp};
+use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ip, ipv4};
 
 use super::Worker;
 use super::emit::FlowFields;
 use super::group::Exit;
 use super::mss::may_be_syn;
 use super::read::{FrameHead, IP_AT};
+use super::select::{TUNNELLED_AT, qfi_of};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
-use crate::record::{Direction, EncapTemplateId, FastPath, Record, SimpleForward};
+use crate::record::{FastPath, Record, SimpleForward};
+use crate::tunnels::EncapTemplateId;
+use crate::ue::Direction;
 use crate::usage::UsageSlot;
-
-/// Where the user packet begins in a tunnel over IPv4, and over IPv6, without extension headers.
-const TUNNELLED_AT: [usize; 2] = [TUNNEL + ipv4::HEADER_LEN, TUNNEL + ipv6::HEADER_LEN];
-const TUNNEL: usize = IP_AT + udp::HEADER_LEN + gtpu::HEADER_LEN;
 
 impl Worker {
     /// Makes a packet eligible for the fast path ready to leave, and says from which port. None, with the frame
@@ -329,16 +328,6 @@ fn may_be_to_gtpu(arrived: &FrameHead, frame: &Frame) -> bool {
     let Some((protocol, upper)) = ip::plain_upper(packet) else { return false };
     let port = upper.first_chunk().map(|header| UdpFields::new(header).dst_port());
     protocol == IpProtocol::UDP && port.is_none_or(|port| port == gtpu::UDP_PORT)
-}
-
-/// The QFI of a tunnelled packet eligible for the fast path: its PDU session container, if it has one, is the last thing before it.
-pub(super) fn qfi_of(arrived: &FrameHead, frame: &Frame) -> Option<u8> {
-    let offset = usize::from(arrived.offset);
-    if arrived.fast_path != FastPath::UP || TUNNELLED_AT.contains(&offset) {
-        return None;
-    }
-    let [pdu_type, qfi] = *frame.data().get(offset.checked_sub(3)?..)?.first_chunk()?;
-    (pdu_type >> 4 <= gtpu::PDU_TYPE_UL).then_some(qfi & 0x3f)
 }
 
 /// What differs between the families of user packets.

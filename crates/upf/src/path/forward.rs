@@ -7,21 +7,23 @@ use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
-use super::Worker;
 use super::buffering::BufferedPacket;
 use super::charge::MatchedRule;
 use super::detect::matching;
 use super::emit::FlowFields;
 use super::lan::lan_of;
-use super::mss;
 use super::parse::{Packet, is_not_routed, is_own};
+use super::{Worker, mss};
 use crate::UpfDrop;
+use crate::action::{Action, CountScope, Destination, N6Exit};
 use crate::dropped::DropCount;
+use crate::extended::{Exit, ExtendedActions};
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
 use crate::node::WorkerEvent;
-use crate::record::{
-    Action, CountScope, Destination, Direction, Exit, ExtendedActions, N6Exit, QuotaAction, Record, Rules,
-    SessionIndex, SessionKey,
-};
+use crate::record::{Record, Rules};
+use crate::rule::QuotaAction;
+use crate::ue::Direction;
 
 /// How a packet came in.
 #[derive(Clone, Copy, Debug)]

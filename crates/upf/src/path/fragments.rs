@@ -6,14 +6,15 @@ use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
-use super::Worker;
-use super::emit;
 use super::forward::ArrivalInfo;
 use super::parse::{Packet, ParsedFrame, tunnelled};
 use super::relay::StoredExtensions;
+use super::{Worker, emit};
 use crate::UpfDrop;
 use crate::fragment::Piece;
-use crate::record::{EndpointId, Record, SessionKey};
+use crate::ids::EndpointId;
+use crate::key::SessionKey;
+use crate::record::Record;
 use kaido_n4::Teid;
 
 /// Scopes of fragments to tunnel endpoints begin here, those of sessions below.

@@ -16,10 +16,12 @@ use super::monitor::stamp_sent;
 use super::oversize::PathMtu;
 use super::parse::Packet;
 use crate::UpfDrop;
+use crate::action::{Action, Destination};
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame, take_tags};
-use crate::record::{
-    Action, Destination, Direction, ExtendedActions, Record, RuleList, RuleView, Rules, Tunnel,
-};
+use crate::extended::ExtendedActions;
+use crate::record::{Record, RuleList, RuleView, Rules};
+use crate::tunnels::Tunnel;
+use crate::ue::Direction;
 use kaido_n4::EthernetFilter;
 
 impl Worker {

@@ -8,9 +8,10 @@ use super::Worker;
 use super::parse::{ParsedFrame, parse};
 use super::read::{FrameHead, Kind, outer_source};
 use super::select::fast_flow;
+use crate::key::SessionKey;
 use crate::node::Node;
 use crate::qos::PolicerSlot;
-use crate::record::{CommonPath, FastPath, Record, SessionKey};
+use crate::record::{CommonPath, FastPath, Record};
 use crate::usage::UsageSlot;
 
 /// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and

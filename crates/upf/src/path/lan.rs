@@ -16,9 +16,9 @@ use kaido_wire::{
 use super::Worker;
 use super::charge::{Charge, SendResult};
 use super::parse::{Packet, PacketFault, ParsedFrame, is_not_routed};
+use crate::key::SessionKey;
 use crate::lan::{LanId, NeighbourLookup, VlanTags};
 use crate::node::NodeSettings;
-use crate::record::SessionKey;
 
 /// How long a worker relies on what it once looked up.
 const CACHED_FOR: Duration = Duration::from_secs(10);

@@ -9,7 +9,9 @@ use super::charge::MatchedRule;
 use super::forward::{ArrivalInfo, Origin};
 use super::parse::Packet;
 use crate::UpfDrop;
-use crate::record::{Direction, ExtendedActions, Local, SessionKey, UeToUe};
+use crate::extended::{ExtendedActions, Local, UeToUe};
+use crate::key::SessionKey;
+use crate::ue::Direction;
 
 impl Worker {
     /// Hands a packet to the session that its destination belongs to, or has it routed if it is nobody's here.

@@ -63,7 +63,6 @@ pub use self::control_plane::ControlPlaneLink;
 use self::forward::ArrivalInfo;
 use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, SlowFrames, common};
 use self::lan::LanHops;
-pub use self::mss::{MssClamp, MssLimit};
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, ParsedFrame, parse};
 use self::read::{Kind, Ports};
@@ -72,7 +71,7 @@ use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, Stage
 use self::trace::Tracing;
 use self::waiting::SWEEP;
 use crate::UpfDrop;
-use crate::node::{Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
+use crate::node::{MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
 

@@ -11,7 +11,8 @@ use super::emit::FlowFields;
 use super::parse::{OuterTunnel, Packet};
 use super::relay::StoredExtensions;
 use crate::node::WorkerEvent;
-use crate::record::{Record, Tunnel};
+use crate::record::Record;
+use crate::tunnels::Tunnel;
 use kaido_n4::Qfi;
 
 impl Worker {

@@ -1,57 +1,8 @@
 //! MSS clamping (RFC 4459 3.2 calls for it where tunnels make the way narrower): a TCP SYN that announces larger segments
 //! than the way takes has its option lowered, and its checksum with it.
 
-use std::net::IpAddr;
-
 use kaido_wire::layout::TcpFields;
 use kaido_wire::{IpProtocol, TcpFlags, TcpView, ip};
-
-use crate::node::{NodeSettings, PortRole};
-
-/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
-const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
-const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
-
-/// What TCP connections may announce at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MssLimit {
-    /// This much.
-    Fixed(MssClamp),
-    /// What passes every port, as they are now, with a tunnel's headers where there is GTP-U.
-    ByMtu,
-}
-
-impl MssLimit {
-    /// What it comes to with these ports; `None` where there are none.
-    pub(super) fn clamp(self, settings: &NodeSettings) -> Option<MssClamp> {
-        if let Self::Fixed(most) = self {
-            return Some(most);
-        }
-        let is_ipv6 = settings.endpoints.iter().any(IpAddr::is_ipv6);
-        let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
-        let carrying = settings.ports.iter().filter(|port| port.gtpu || port.instance.is_some());
-        let room = |port: &PortRole| port.mtu.saturating_sub(if port.gtpu { overhead } else { 0 });
-        let mtu = carrying.map(room).min()?;
-        Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
-    }
-}
-
-/// Largest segments to be announced over each family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MssClamp {
-    /// In IPv4 packets.
-    pub ipv4: u16,
-    /// In IPv6 packets.
-    pub ipv6: u16,
-}
-
-impl MssClamp {
-    /// What fits into packets of `mtu` octets without IP options and TCP options (RFC 9293 3.7.1).
-    #[must_use]
-    pub const fn for_mtu(mtu: u16) -> Self {
-        Self { ipv4: mtu.saturating_sub(40), ipv6: mtu.saturating_sub(60) }
-    }
-}
 
 /// Whether a packet without IP options or extension headers may be a TCP SYN; whoever says yes looks closer.
 #[inline(always)]
@@ -119,7 +70,6 @@ mod tests {
         let before = other.clone();
         clamp(&mut other, 536);
         assert_eq!(other, before, "no SYN");
-        assert_eq!(MssClamp::for_mtu(1400), MssClamp { ipv4: 1360, ipv6: 1340 });
     }
 
     proptest! {

@@ -17,7 +17,7 @@ use kaido_wire::{
 
 use super::emit::{Ends, FlowFields, HOPS, fill_checksum};
 use crate::node::{NodeSettings, OuterSourcePort, PortRole};
-use crate::record::{EncapTemplate, EncapTemplateId};
+use crate::tunnels::{EncapTemplate, EncapTemplateId};
 use kaido_n4::Teid;
 
 const IP_AT: usize = ethernet::HEADER_LEN;

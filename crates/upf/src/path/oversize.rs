@@ -11,7 +11,7 @@ use super::charge::MatchedRule;
 use super::outer::OuterTemplate;
 use super::parse::Packet;
 use crate::fragment::Oversize;
-use crate::record::Tunnel;
+use crate::tunnels::Tunnel;
 
 /// Where a packet goes that is too large for it.
 #[derive(Clone, Copy, Debug)]

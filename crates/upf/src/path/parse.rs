@@ -8,9 +8,10 @@ use kaido_wire::{Error, EtherType, GtpuHeader, IpProtocol, MessageType, gtpu, ip
 use super::lan::parse_tagged;
 use crate::UpfDrop;
 use crate::ethernet::lan::EthernetLanId;
+use crate::ids::EndpointId;
+use crate::key::SessionKey;
 use crate::lan::LanId;
 use crate::node::NodeSettings;
-use crate::record::{EndpointId, SessionKey};
 use kaido_n4::Teid;
 
 /// An IP packet's headers, of either family, as far as the path needs them.

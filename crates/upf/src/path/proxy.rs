@@ -14,7 +14,7 @@ use super::lan::{NeighbourMessage, hear, write_arp, write_ndisc};
 use crate::ethernet::Station;
 use crate::ethernet::fdb::Owner;
 use crate::ethernet::frame::{ADDRESSES, EthernetFrame};
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use kaido_n4::{Mac, Proxying};
 
 /// A question to many, for an address that is known.

@@ -8,8 +8,9 @@ use super::Worker;
 use super::group::Exit;
 use super::read::FrameHead;
 use crate::UpfDrop;
+use crate::action::Action;
 use crate::qos::PolicerSlot;
-use crate::record::{Action, Record};
+use crate::record::Record;
 
 impl Worker {
     /// Begins a round.

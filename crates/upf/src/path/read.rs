@@ -17,9 +17,11 @@ use self::head::{
     CONTAINER, GTPU_AT, GTPU_AT_V6, Head, HeadOf16, PACKET_AT, PACKET_AT_V6, UDP_AT, UDP_AT_V6,
 };
 use super::parse::{is_not_routed_v4, is_not_routed_v6, maybe_not_routed_v4};
+use crate::ids::{EndpointId, InstanceId};
+use crate::key::SessionKey;
 use crate::lan::{Lan, VlanTags};
 use crate::node::{NodeSettings, PortRole};
-use crate::record::{EndpointId, FastPath, InstanceId, SessionKey};
+use crate::record::FastPath;
 use kaido_n4::Teid;
 
 pub(super) const IP_AT: usize = ethernet::HEADER_LEN;

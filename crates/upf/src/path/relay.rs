@@ -15,7 +15,8 @@ use kaido_wire::{Error, ipv4, ipv6, udp};
 
 use super::emit::{self, Ends, FlowFields};
 use crate::node::{NodeSettings, OuterSourcePort};
-use crate::record::{Direction, EncapTemplate, Tunnel};
+use crate::tunnels::{EncapTemplate, Tunnel};
+use crate::ue::Direction;
 use kaido_n4::Teid;
 
 /// Flags of a header with extensions: version 1, GTP, E.
@@ -180,7 +181,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::record::EndpointId;
+    use crate::ids::EndpointId;
     use kaido_n4::Qfi;
 
     fn encap(qfi: Option<u8>) -> EncapTemplate {

@@ -1,12 +1,27 @@
-//! What packets eligible for the fast path are asked for, where their key has several rules.
+//! What packets eligible for the fast path are asked for: their QoS flow, and their flow where their key has several rules.
 
 use kaido_engine::Frame;
 use kaido_wire::layout::{Ipv4Fields, Ipv6Fields};
-use kaido_wire::{IpProtocol, ip, ipv4, ipv6};
+use kaido_wire::{IpProtocol, gtpu, ip, ipv4, ipv6, udp};
 
-use super::fast::qfi_of;
-use super::read::{FrameHead, Kind};
-use crate::record::{Direction, FlowPorts, PacketFlow};
+use super::read::{FrameHead, IP_AT, Kind};
+use crate::record::{FastPath, FlowPorts, PacketFlow};
+use crate::ue::Direction;
+
+/// Where the user packet begins in a tunnel over IPv4, and over IPv6, without extension headers.
+pub(super) const TUNNELLED_AT: [usize; 2] = [TUNNEL + ipv4::HEADER_LEN, TUNNEL + ipv6::HEADER_LEN];
+const TUNNEL: usize = IP_AT + udp::HEADER_LEN + gtpu::HEADER_LEN;
+
+/// The QFI of a tunnelled packet eligible for the fast path: its PDU session container, if it has one, is the last thing before it.
+#[inline]
+pub(super) fn qfi_of(arrived: &FrameHead, frame: &Frame) -> Option<u8> {
+    let offset = usize::from(arrived.offset);
+    if arrived.fast_path != FastPath::UP || TUNNELLED_AT.contains(&offset) {
+        return None;
+    }
+    let [pdu_type, qfi] = *frame.data().get(offset.checked_sub(3)?..)?.first_chunk()?;
+    (pdu_type >> 4 <= gtpu::PDU_TYPE_UL).then_some(qfi & 0x3f)
+}
 
 /// The flow of a packet; `None` where its headers are not eligible for the fast path.
 #[inline]

@@ -13,8 +13,11 @@ use super::outer::OuterTemplate;
 use super::oversize::PathMtu;
 use super::parse::Packet;
 use crate::UpfDrop;
+use crate::action::N6Exit;
+use crate::extended::{Egress, Exit};
 use crate::fragment::Oversize;
-use crate::record::{Direction, Egress, Exit, N6Exit, Tunnel};
+use crate::tunnels::Tunnel;
+use crate::ue::Direction;
 
 impl Worker {
     #[inline]

@@ -4,10 +4,9 @@ use kaido_engine::Frame;
 use kaido_wire::layout::{Ipv4Fields, Ipv6Fields};
 
 use super::Worker;
-use super::fast::qfi_of;
 use super::mss::may_be_syn;
 use super::read::{FrameHead, Kind, outer_source};
-use super::select::fast_flow;
+use super::select::{fast_flow, qfi_of};
 use crate::node::Node;
 use crate::qos::PolicerSlot;
 use crate::record::{FastPath, Record};

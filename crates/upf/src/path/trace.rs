@@ -8,8 +8,11 @@ use kaido_table::Guard;
 use super::Worker;
 use super::forward::{ArrivalInfo, Origin};
 use super::parse::ParsedFrame;
+use crate::action::Action;
+use crate::ids::SessionIndex;
+use crate::key::SessionKey;
 use crate::node::Node;
-use crate::record::{Action, Record, SessionIndex, SessionKey};
+use crate::record::Record;
 use crate::trace::{TraceRecord, TracedSessions};
 use kaido_n4::PdrId;
 

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use kaido_engine::{DropReason, Output};
 use kaido_table::Guard;
 
-use super::Worker;
-use super::buffering;
 use super::forward::ArrivalInfo;
 use super::parse::Packet;
 use super::relay::StoredExtensions;
+use super::{Worker, buffering};
 use crate::UpfDrop;
+use crate::ids::SessionIndex;
 use crate::node::{BufferChange, WorkerEvent};
-use crate::record::SessionIndex;
 
 /// How often what waits too long is looked for.
 pub(super) const SWEEP: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use kaido_table::Ticks;
 
 use super::{PolicerSlot, Policers};
-use crate::record::Direction;
+use crate::ue::Direction;
 
 /// Rates that a packet is held to at most: the session's, its QoS flow's, its service data flow's, and one to spare.
 pub const POLICERS_MAX: usize = 4;

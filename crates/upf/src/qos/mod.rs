@@ -8,7 +8,7 @@
 //! | QER Correlation ID (8.2.10) | one bucket for the QERs of several sessions |
 //! | Averaging Window (8.2.115) | the bucket's depth |
 //! | Packet Rate (8.2.63) | a count of packets in a time unit a direction |
-//! | QFI, RQI, PPI | the template of the tunnel; see [`crate::record::EncapTemplate`] |
+//! | QFI, RQI, PPI | the template of the tunnel; see [`crate::tunnels::EncapTemplate`] |
 //!
 //! A rate of zero is no limit in that direction: the element has a field for both, and "uplink and/or downlink"
 //! (7.5.2.5) cannot be said otherwise; what shall not pass at all has a gate. Rates are those of user packets, from

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::record::Direction;
+use crate::ue::Direction;
 use kaido_n4::{PacketLimit, PacketRate};
 
 use super::cells::Cell;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::{self, Cells};
 use super::packets::{PacketCounters, PacketsLeft};
-use crate::record::Direction;
+use crate::ue::Direction;
 use crate::usage::UnfitMemory;
 use kaido_n4::{BitRate, PacketRate};
 

@@ -1,6 +1,9 @@
 //! How packets of a key find their rule, for operators: on the fast path, or why not.
 
-use super::{Action, Flags, LINES_MAX, Record, RuleView, SharedWideRecord, asks_of};
+use super::fast_path::Flags;
+use super::wide::SharedWideRecord;
+use super::{LINES_MAX, Record, RuleView, asks_of};
+use crate::action::Action;
 
 /// The form of a record, from the one that takes least to the one that takes most. The form of a session is the greatest of its keys'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,7 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrayvec::ArrayVec;
 use kaido_table::{LineCursor, LineSlab, waits};
 
-use super::{Detection, Direction, Record, Rule, SessionIndex};
+use super::Record;
+use super::fast_path::Flags;
+use super::rule::Rule;
+use crate::ids::SessionIndex;
+use crate::rule::Detection;
+use crate::ue::Direction;
 use kaido_n4::{AddressMatch, SdfFilter};
 
 /// Lines of a key: two pairs of cache lines.
@@ -248,7 +253,7 @@ pub(super) fn of_rules(
             Some(record) => Line { asks, record: record.clone() },
             None => {
                 let asks = LineMatch { flags: asks.flags | LineMatch::CAREFUL, ..asks };
-                Line { asks, record: Record::empty(session, super::Flags(0)) }
+                Line { asks, record: Record::empty(session, Flags(0)) }
             }
         })
     });

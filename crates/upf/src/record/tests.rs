@@ -1,7 +1,13 @@
 use kaido_table::LineSlab;
 
+use super::fold::POLICERS_MAX;
 use super::*;
-use kaido_n4::SdfFilter;
+use crate::action::{BufferBounds, CountScope, Destination, N6Exit, UsageSlots};
+use crate::extended::ExtendedActions;
+use crate::qos::{Enforcement, PolicerSlot};
+use crate::rule::Detection;
+use crate::usage::UsageSlot;
+use kaido_n4::{ApplyAction, SdfFilter};
 
 fn rule(pdr: u16) -> FilteredRule {
     let action = Action {

@@ -3,7 +3,7 @@
 use kaido_table::{LineCursor, LineSlab};
 
 use super::{UsageCounters, UsageSlot};
-use crate::control::percent;
+use crate::percent::percent;
 
 /// Lines taken near a counter: the records of a session's two directions.
 const RECORDS: u32 = 2;
@@ -86,7 +86,7 @@ impl FreeSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Direction;
+    use crate::ue::Direction;
     use crate::usage::Limits;
 
     #[test]

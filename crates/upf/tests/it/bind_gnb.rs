@@ -9,9 +9,10 @@ use kaido_n4::{
     PdrId, SdfFilter, Seid, SessionService, Teid, UpdateFar, UpdateForwardingParameters,
 };
 use kaido_upf::UpfDrop;
+use kaido_upf::ids::{EndpointId, InstanceId};
+use kaido_upf::key::SessionKey;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::offload::KernelRecord;
-use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv6Repr, UdpRepr, gtpu};
 
 const GNB: &str = "10.100.3.2";

@@ -2,18 +2,17 @@
 //! truncations come out of both with the same bytes, the same drops and the same counts.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
 
-use crate::fixture;
 use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
-use crate::smf_shapes;
+use crate::{fixture, smf_shapes};
 use kaido_engine::PortId;
 use kaido_n4::{
     ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, Ipv6Prefix, LocalFTeid, NetworkInstance,
     OuterHeaderCreation, OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId,
     Volume,
 };
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, OuterSourcePort};
-use kaido_upf::record::InstanceId;
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
 

@@ -12,8 +12,8 @@ use kaido_n4::{
     VolumeThreshold,
 };
 use kaido_upf::UpfDrop;
+use kaido_upf::ids::SessionIndex;
 use kaido_upf::node::{NodeSettings, WorkerEvent};
-use kaido_upf::record::SessionIndex;
 use kaido_upf::usage::UsageSlot;
 
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;

@@ -15,9 +15,9 @@ use kaido_n4::{
 };
 use kaido_upf::UpfDrop;
 use kaido_upf::echo::EchoSettings;
+use kaido_upf::ids::EndpointId;
 use kaido_upf::node::{ControlPlaneMessage, NodeSettings};
 use kaido_upf::path::ControlPlaneLink;
-use kaido_upf::record::EndpointId;
 use kaido_wire::PduSession;
 
 const SMF: &str = "10.100.4.2";

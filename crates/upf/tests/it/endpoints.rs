@@ -8,8 +8,8 @@ use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use kaido_engine::{NeighbourRequest, PortId, Route};
 use kaido_n4::{FTeid, Interface, LocalFTeid, OuterHeaderCreation, SessionService, Teid};
 use kaido_upf::echo::EchoSettings;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{EndpointScope, NodeSettings};
-use kaido_upf::record::InstanceId;
 use std::time::Duration;
 
 const N9_ADDRESS: &str = "10.100.9.1";

@@ -5,17 +5,16 @@ use crate::bridged::{
     BROADCAST, HOST, LOCAL, Seen, TAG, TWO_TAGS, bridged, down, frame, member, plain, rig, rig_with, session,
     station, tagged, up, with,
 };
-use crate::fixture;
 use crate::fixture::{N3, N6, N6_MAC, Rig, now};
-use crate::frames;
 use crate::frames::{g_pdu, udp4};
+use crate::{fixture, frames};
 use kaido_engine::DropReason;
 use kaido_n4::SessionService;
 use kaido_upf::UpfDrop;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::ethernet::{EthernetSettings, UnknownUnicast};
+use kaido_upf::extended::UeToUe;
 use kaido_upf::node::NodeSettings;
-use kaido_upf::record::UeToUe;
 
 /// Conformance: TS 23.501 5.6.10.2 | Frames leave a session for its LAN as they are, and find it by the address that it used
 /// Conformance: TS 29.244 5.13.2 | Ethernet PDU sessions (PDN type 5) behind one VLAN tag, two, or none

@@ -11,8 +11,8 @@ use kaido_engine::{DropReason, PortChange, PortId, PortLink};
 use kaido_n4::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_upf::UpfDrop;
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
-use kaido_upf::node::{NodeSettings, PortRole};
-use kaido_upf::path::{KernelReturn, MssClamp, MssLimit};
+use kaido_upf::node::{MssClamp, MssLimit, NodeSettings, PortRole};
+use kaido_upf::path::KernelReturn;
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
 
 /// Longer than any test, whose time is moved.

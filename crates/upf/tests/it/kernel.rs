@@ -16,9 +16,10 @@ use kaido_n4::{
 };
 use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
+use kaido_upf::ids::{EndpointId, InstanceId};
+use kaido_upf::key::SessionKey;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule, OffloadTarget};
-use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
 use kaido_upf::usage::{OffloadedCounters, UsageCounters, UsageSlot};
 
 /// What the table had under the key of a call.

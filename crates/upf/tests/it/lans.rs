@@ -8,9 +8,10 @@ use kaido_engine::DropReason;
 use kaido_n4::{
     Establishment, FTeid, LocalFTeid, NetworkInstance, OuterHeaderCreation, SessionService, Teid,
 };
+use kaido_upf::extended::UeToUe;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
-use kaido_upf::record::{InstanceId, UeToUe};
 use kaido_wire::{ArpOperation, ArpRepr, ArpView, EtherType, MacAddr, vlan};
 
 const TENANTS: u16 = 1000;

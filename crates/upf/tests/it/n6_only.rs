@@ -8,8 +8,8 @@ use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, settings};
 use kaido_engine::{DropReason, NeighbourRequest, Route};
 use kaido_n4::{NetworkInstance, SessionService};
 use kaido_upf::UpfDrop;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{Instance, NodeSettings, PortRole};
-use kaido_upf::record::InstanceId;
 
 /// An IPv6 packet with a UDP datagram.
 fn udp_v6(src: &str, dst: &str) -> Vec<u8> {

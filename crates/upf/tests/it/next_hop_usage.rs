@@ -8,9 +8,9 @@ use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, Rig, SessionPlan, ip, now, on_slow
 use kaido_engine::{DropReason, NeighbourRequest};
 use kaido_n4::{Modification, NetworkInstance, PdrId, Seid, SessionService, UrrId, Volume, VolumeThreshold};
 use kaido_upf::UpfDrop;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
 use kaido_upf::node::{Instance, NodeSettings};
-use kaido_upf::record::InstanceId;
 
 /// Of a packet: IPv4, UDP and 72 octets.
 const OCTETS: u64 = 100;

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 
 use crate::fixture::{Rig, SessionPlan, now};
 use kaido_n4::{ApplyAction, FarId, Modification, SessionService, Teid, UpdateFar};
-use kaido_upf::record::{EndpointId, InstanceId, SessionKey};
+use kaido_upf::ids::{EndpointId, InstanceId};
+use kaido_upf::key::SessionKey;
 
 /// What a packet reads of its session lies in one page, so that it has one address translated.
 #[test]

@@ -13,7 +13,10 @@ use kaido_n4::{
     UsageReport, UsageReportTrigger, VolumeThreshold,
 };
 use kaido_upf::UpfDrop;
-use kaido_upf::record::{CountScope, EndpointId, InstanceId, Rules, SessionKey};
+use kaido_upf::action::CountScope;
+use kaido_upf::ids::{EndpointId, InstanceId};
+use kaido_upf::key::SessionKey;
+use kaido_upf::record::Rules;
 
 /// A session with the usage rules of free5GC: three in every PDR, the third of which counts before QoS enforcement.
 struct Bench {

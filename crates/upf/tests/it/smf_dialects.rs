@@ -1,10 +1,9 @@
 //! What the SMFs of open cores send and a strict reading of the standard would refuse.
 #![allow(clippy::unwrap_used)]
 
-use crate::fixture;
 use crate::fixture::packets::{downlink, ipv4, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
-use crate::smf_shapes;
+use crate::{fixture, smf_shapes};
 use kaido_engine::PortId;
 use kaido_n4::{
     BarId, BitRate, BufferingRule, Cause, ChooseOr, CreatedPdr, FTeid, Far, FarId, Interface, LocalFTeid,
@@ -12,8 +11,9 @@ use kaido_n4::{
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
 use kaido_upf::UpfDrop;
+use kaido_upf::ids::EndpointId;
+use kaido_upf::key::SessionKey;
 use kaido_upf::offload::{KernelDestination, KernelRecord};
-use kaido_upf::record::{EndpointId, SessionKey};
 use kaido_wire::IpProtocol;
 
 const AMBR: BitRate = BitRate { uplink_kbps: 100_000, downlink_kbps: 200_000 };
@@ -205,7 +205,7 @@ fn the_kernel_takes_sessions_as_smfs_make_them() {
     assert_eq!((up.lines.len(), up.lines[0].ask.qfi), (1, Some(9)));
     assert_eq!(rule(&up).destination, KernelDestination::Routed);
     assert_eq!(rule(&up).policers.policers().count(), 1, "its AMBR");
-    let down = record(&SessionKey::ipv4(kaido_upf::record::InstanceId(0), fixture::v4("10.60.0.7"))).unwrap();
+    let down = record(&SessionKey::ipv4(kaido_upf::ids::InstanceId(0), fixture::v4("10.60.0.7"))).unwrap();
     assert!(matches!(rule(&down).destination, KernelDestination::Tunnel { .. }), "{down:?}");
 }
 

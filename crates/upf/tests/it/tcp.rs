@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use kaido_n4::BitRate;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::qos::{PolicerSlot, Policers};
-use kaido_upf::record::Direction;
+use kaido_upf::ue::Direction;
 
 /// Octets of a packet, and how long a flow runs before the measurement and in it.
 const PACKET: u64 = 1400;

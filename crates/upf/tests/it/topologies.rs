@@ -10,7 +10,7 @@ use kaido_n4::{
     OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, UeIpAddress, UeIpRole, Volume,
 };
 use kaido_upf::UpfDrop;
-use kaido_upf::record::UeToUe;
+use kaido_upf::extended::UeToUe;
 use kaido_wire::PduSession;
 
 fn tunnel_to(teid: u32) -> Option<OuterHeaderCreation> {

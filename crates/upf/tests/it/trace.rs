@@ -9,8 +9,8 @@ use kaido_engine::Disposition;
 use kaido_n4::{FarId, PdrId, QerId, SessionService, UrrId};
 use kaido_upf::UpfDrop;
 use kaido_upf::control::{TraceBatch, TraceFilter};
-use kaido_upf::record::Direction;
 use kaido_upf::trace::WatchId;
+use kaido_upf::ue::Direction;
 
 const ALL: (usize, usize) = (1000, usize::MAX);
 

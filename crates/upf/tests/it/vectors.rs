@@ -12,8 +12,8 @@ use kaido_n4::{
     ApplyAction, ChooseOr, FTeid, Far, Gate, Interface, Ipv6Prefix, LocalFTeid, OuterHeaderCreation,
     OuterHeaderRemoval, Pdr, Qer, Qfi, SdfFilter, SessionService, Teid, UeIpAddress, UeIpRole,
 };
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{NodeSettings, OuterSourcePort, PortRole};
-use kaido_upf::record::InstanceId;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

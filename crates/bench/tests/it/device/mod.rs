@@ -21,9 +21,9 @@ use kaido_engine::{
 };
 use kaido_n4::SessionService;
 use kaido_upf::control::Upf;
+use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
-use kaido_upf::record::InstanceId;
 use kaido_wire::checksum;
 
 const N3: PortId = PortId(0);

@@ -7,7 +7,7 @@ use kaido_table::{Guard, TableError};
 
 use super::{FdbStations, SentTags, State, StationEntry, entry_of};
 use crate::ethernet::Station;
-use crate::record::SessionIndex;
+use crate::ids::SessionIndex;
 use kaido_n4::PdrId;
 
 impl FdbStations {

@@ -5,9 +5,9 @@ use kaido_engine::PortId;
 use kaido_n4::{Establishment, Interface, Mac, NetworkInstance, Seid, SessionService};
 use kaido_upf::ethernet::EthernetSettings;
 use kaido_upf::ethernet::lan::{EthernetLan, EthernetLans};
+use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
 use kaido_upf::node::{Instance, NodeSettings};
-use kaido_upf::record::InstanceId;
 
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
 use crate::frames::{g_pdu, read_tunnel};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_table::Key;
 
-use super::SessionIndex;
+use crate::ids::{EndpointId, InstanceId, SessionIndex};
 use kaido_n4::{FramedRoute, Teid};
 
 /// The key of a record: a local tunnel endpoint, or a UE address in a network instance.
@@ -14,6 +14,8 @@ pub struct SessionKey {
     /// What `value` is, the length of a framed route's network, and the local endpoint or network instance it belongs to.
     scope: u32,
 }
+
+const _: () = assert!(size_of::<SessionKey>() == 16);
 
 const SCOPE_TUNNEL: u32 = 1 << 16;
 const SCOPE_IPV4: u32 = 2 << 16;
@@ -150,15 +152,8 @@ impl Key for SessionKey {
     }
 }
 
-/// A local GTP-U address, by its place in the node's list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EndpointId(pub u8);
-
-/// A network instance, by its place in the node's list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceId(pub u16);
-
+/// The upper half of an IPv6 address: a /64.
 #[allow(clippy::cast_possible_truncation)] // The upper half is 64 bits.
-pub(super) fn upper_half(addr: Ipv6Addr) -> u64 {
+pub(crate) fn upper_half(addr: Ipv6Addr) -> u64 {
     (addr.to_bits() >> 64) as u64
 }

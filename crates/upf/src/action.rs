@@ -1,51 +1,11 @@
 //! What becomes of a packet that matches a rule.
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use super::InstanceId;
+use crate::ids::InstanceId;
 use crate::lan::LanId;
 use crate::qos::Enforcement;
 use crate::tunnels::Tunnel;
 use crate::usage::UsageSlot;
-use kaido_n4::{ApplyAction, Ipv6Prefix, PdrId};
-
-/// A session's number on this node, small and reused, to index what workers share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionIndex(pub u32);
-
-/// Which way a packet goes, as seen by the UE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the UE.
-    Uplink,
-    /// To the UE.
-    Downlink,
-}
-
-/// Addresses a UE may send from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UeAddresses {
-    /// Its IPv4 address.
-    pub ipv4: Option<Ipv4Addr>,
-    /// Its IPv6 prefix.
-    pub ipv6: Option<Ipv6Prefix>,
-}
-
-impl UeAddresses {
-    /// Whether `addr` is the UE's. A session without any known address admits all: nothing to check
-    /// against.
-    #[inline]
-    pub fn admits(&self, addr: IpAddr) -> bool {
-        match addr {
-            IpAddr::V4(addr) => self.ipv4 == Some(addr) || (self.ipv4.is_none() && self.ipv6.is_none()),
-            IpAddr::V6(addr) => match self.ipv6 {
-                // Link-local is the UE's own as well: router solicitations come from there.
-                Some(prefix) => prefix.contains(addr) || addr.is_unicast_link_local(),
-                None => self.ipv4.is_none(),
-            },
-        }
-    }
-}
+use kaido_n4::{ApplyAction, PdrId};
 
 /// Most usage counters a packet of one rule moves.
 pub const USAGE_SLOTS_MAX: usize = 6;
@@ -71,7 +31,7 @@ pub struct UsageSlots {
     /// Bit n: slot n counts dropped packets alone.
     dropped: u8,
     /// Bit n: what slot n counts stops when a quota is used up.
-    pub(super) quotas: u8,
+    quotas: u8,
 }
 
 impl UsageSlots {
