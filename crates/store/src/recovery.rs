@@ -152,8 +152,9 @@ pub(crate) fn lock(folder: &Path) -> Result<File, StoreError> {
 
 /// A number that no other store has, and nobody guesses.
 pub(crate) fn new_number(folder: &Path) -> Result<u64, StoreError> {
-    let number = getrandom::u64();
-    number.map_err(|error| StoreError::file(folder, "have a random number for the store")(error.into()))
+    let failed =
+        |error| StoreError::file(folder, "have a random number for the store")(std::io::Error::other(error));
+    getrandom::u64().map_err(failed)
 }
 
 /// The files of a store.

@@ -53,6 +53,13 @@ impl<T: Zeroable> Array<T> {
         Ok(Self { base: reserve.base().cast(), len_max, reserve })
     }
 
+    /// As [`Array::reserve`], in the memory of a file, which holds what it held.
+    pub(crate) fn over(file: std::fs::File, len_max: usize) -> Result<Self, RegionError> {
+        const { assert!(align_of::<T>() <= 4096) };
+        let reserve = Arc::new(Reserve::over(file, len_max.saturating_mul(size_of::<T>()))?);
+        Ok(Self { base: reserve.base().cast(), len_max, reserve })
+    }
+
     /// Other values of the same size in the same memory; which of its places have which, the owners agree upon.
     pub(crate) fn shared<U>(&self) -> Array<U> {
         const { assert!(size_of::<T>() == size_of::<U>() && align_of::<U>() <= 4096) };

@@ -79,6 +79,31 @@ impl FreeCells {
         self.take_of(near / PAGE, 1)
     }
 
+    /// Takes these cells, in rising order, before any other was taken; all others of their pages are free. `false` if there is no
+    /// memory for them, or no such cell.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn claim(&self, cells: &[u32], grow: impl FnOnce(usize) -> bool) -> bool {
+        let _alone = lock(&self.beginning);
+        let pages = cells.last().map_or(0, |last| last / PAGE + 1);
+        let len = (u64::from(pages) * u64::from(PAGE)).min(self.len_max.into()) as usize;
+        let is_fresh = self.begun.load(Ordering::Relaxed) == 0;
+        let are_there = cells.last().is_none_or(|&last| last < self.len_max);
+        if !is_fresh || !are_there || !grow(len) || !self.words.grow_to(pages as usize) {
+            return false;
+        }
+        let mut claimed = cells.iter().copied().peekable();
+        for page in 0..pages {
+            let mut free = u64::MAX >> (64 - (self.len_max - page * PAGE).min(PAGE));
+            while let Some(cell) = claimed.next_if(|cell| cell / PAGE == page) {
+                free &= !(1 << (cell % PAGE));
+            }
+            // SAFETY: its word has memory now. Nobody looks at it before `begun` says so.
+            unsafe { self.word(page) }.store(free, Ordering::Relaxed);
+        }
+        self.begun.store(pages, Ordering::Release);
+        claimed.next().is_none()
+    }
+
     /// Gives a cell back.
     ///
     /// # Safety
@@ -192,6 +217,22 @@ mod tests {
         taken.iter().for_each(|&cell| unsafe { free.give(cell) });
         let again = (0..10 * PAGE).filter_map(|_| free.take(&mut cursor, |_| panic!("there is room")));
         assert_eq!(again.collect::<BTreeSet<_>>(), taken.into_iter().collect());
+    }
+
+    #[test]
+    fn claimed_cells_are_nobody_elses() {
+        let free = FreeCells::new(150).unwrap();
+        let claimed = [0, 63, 64, 100, 149];
+        assert!(free.claim(&claimed, |len| len == 150));
+        assert!(!free.claim(&[1], |_| true), "once");
+        let mut cursor = Cursor::with_room(1);
+        let taken: BTreeSet<_> = all(&free, &mut cursor).into_iter().collect();
+        assert_eq!(taken, (0..150).filter(|cell| !claimed.contains(cell)).collect());
+        // SAFETY: claimed, and used by nobody.
+        unsafe { free.give(100) };
+        assert_eq!(free.take(&mut cursor, |_| true), Some(100));
+        assert!(!FreeCells::new(150).unwrap().claim(&[150], |_| true), "there is no such cell");
+        assert!(FreeCells::new(150).unwrap().claim(&[], |len| len == 0));
     }
 
     #[test]

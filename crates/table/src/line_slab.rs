@@ -1,5 +1,7 @@
 //! Memory in cache lines that several kinds of things share, so that what is used together lies together.
 
+use std::fs::File;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -46,6 +48,36 @@ impl LineSlab {
         Ok(Self { memory, free: Arc::new(FreeCells::new(len_max)?) })
     }
 
+    /// As [`LineSlab::new`], in the memory of a file, whose lines hold what they held: see [`LineSlab::claim`].
+    ///
+    /// # Errors
+    /// [`RegionError`] when it cannot be mapped.
+    pub fn over(file: File, len_max: u32) -> Result<Self, RegionError> {
+        let memory = Arc::new(Array::over(file, len_max as usize)?);
+        Ok(Self { memory, free: Arc::new(FreeCells::new(len_max)?) })
+    }
+
+    /// Takes the lines of a file that are in use, in rising order, before any other is taken. All others are zeroed.
+    ///
+    /// # Errors
+    /// When there is no memory, or no such line.
+    pub fn claim(&self, lines: &[u32]) -> io::Result<()> {
+        let mut behind = 0;
+        if !self.free.claim(lines, |len| {
+            behind = len;
+            self.memory.grow_to(len)
+        }) {
+            return Err(io::Error::other("usage counters have other numbers than there are lines"));
+        }
+        let mut from = 0;
+        for next in lines.iter().map(|&line| line as usize).chain([behind]) {
+            // SAFETY: the lines from `from` to `next` have memory, as `behind` lines have, and nobody has taken them.
+            unsafe { self.base().cast::<Line>().add(from).write_bytes(0, next - from) };
+            from = next + 1;
+        }
+        self.memory.memory().shorten(behind * size_of::<Line>())
+    }
+
     /// The first line, aligned to a page. Which lines have memory behind them, only who took them knows.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.memory().base()
@@ -85,6 +117,33 @@ impl LineSlab {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(not(miri))]
+    #[test]
+    fn lines_of_a_file_are_claimed_with_what_they_hold() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        let file = File::from(memfd_create("lines", MemfdFlags::CLOEXEC).unwrap());
+        let lines = LineSlab::over(file.try_clone().unwrap(), 1 << 20).unwrap();
+        lines.claim(&[]).unwrap();
+        let mut cursor = LineSlab::cursor(0);
+        // SAFETY (both): the line was taken, so it has memory, and nobody else has it.
+        let write =
+            |line: u32| unsafe { lines.base().cast::<u64>().add(8 * line as usize).write(line.into()) };
+        (0..300_000).for_each(|_| write(lines.take(&mut cursor).unwrap()));
+        drop(lines);
+        let lines = LineSlab::over(file, 1 << 20).unwrap();
+        let kept = [1, 64, 1000, 150_001];
+        lines.claim(&kept).unwrap();
+        assert!(lines.claim(&kept).is_err(), "once");
+        let read = |line: u32| unsafe { lines.base().cast::<u64>().add(8 * line as usize).read() };
+        let mut taken = 0;
+        while taken < 400_000 {
+            let line = lines.take(&mut cursor).unwrap();
+            assert!(read(line) == 0 && !kept.contains(&line), "{line}");
+            taken += 1;
+        }
+        assert_eq!(kept.map(read), kept.map(u64::from));
+    }
 
     #[test]
     fn lines_are_taken_near_others_and_again_when_given_back() {

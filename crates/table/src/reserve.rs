@@ -2,14 +2,16 @@
 //!
 //! A table is made for the most keys it may ever hold; what it takes of the machine is what it holds.
 //! Addresses stay for good, so readers keep no lock and no second pointer while it grows.
+//!
+//! The memory may be that of a file, which then has it when the process is gone.
 
+use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use crate::region::{Pages, RegionError};
 
 /// How far memory runs ahead of use, unless pages of 1 GiB are to be had.
-#[cfg(not(miri))]
 const STEP: usize = 8 << 20;
 
 /// Reserved address space, zeroed where it was committed.
@@ -18,6 +20,8 @@ pub(crate) struct Reserve {
     base: NonNull<u8>,
     len: usize,
     committed: Mutex<CommittedMemory>,
+    /// Whose memory it is, if not the process's own.
+    file: Option<File>,
     /// What is to be unmapped in the end.
     mapping: map::Mapping,
 }
@@ -44,7 +48,38 @@ impl Reserve {
         let (mapping, base, len) = map::reserve(bytes).map_err(|source| RegionError::new(bytes, source))?;
         // The largest pages until a step had to do with less.
         let committed = Mutex::new(CommittedMemory { bytes: 0, pages: Pages::Huge1G });
-        Ok(Self { base, len, committed, mapping })
+        Ok(Self { base, len, committed, file: None, mapping })
+    }
+
+    /// As [`Reserve::new`], over the memory of a file, as much of which is committed as it has.
+    ///
+    /// # Errors
+    /// [`RegionError`] when there is not so much address space, or the file cannot be mapped.
+    pub(crate) fn over(file: File, bytes: usize) -> Result<Self, RegionError> {
+        let mut reserve = Self::new(bytes)?;
+        reserve.file = Some(file);
+        let failed = |source| RegionError::new(bytes, source);
+        let there =
+            reserve.file.as_ref().map_or(Ok(0), |file| file.metadata().map(|it| it.len())).map_err(failed)?;
+        let there = usize::try_from(there).unwrap_or(usize::MAX).min(reserve.len);
+        match reserve.commit(there) {
+            true => Ok(reserve),
+            false => Err(failed(std::io::Error::last_os_error())),
+        }
+    }
+
+    /// Gives the memory of a file behind the first `bytes` back to it, zeroed when it is committed again.
+    ///
+    /// # Errors
+    /// When the file cannot be made shorter.
+    pub(crate) fn shorten(&self, bytes: usize) -> std::io::Result<()> {
+        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = &self.file else { return Ok(()) };
+        let kept = bytes.next_multiple_of(STEP).min(committed.bytes);
+        file.set_len(bytes as u64)?;
+        file.set_len(kept as u64)?;
+        committed.bytes = kept;
+        Ok(())
     }
 
     /// First byte.
@@ -63,7 +98,11 @@ impl Reserve {
             let left = self.len - committed.bytes;
             // SAFETY: `committed` is inside the reservation.
             let at = unsafe { self.base.add(committed.bytes) };
-            let Some((step, pages)) = map::commit(at, left) else { return false };
+            let step = match &self.file {
+                None => map::commit(at, left),
+                Some(file) => map::commit_of(file, committed.bytes, at, left),
+            };
+            let Some((step, pages)) = step else { return false };
             committed.bytes += step;
             committed.pages = committed.pages.max(pages);
         }
@@ -86,11 +125,13 @@ impl Drop for Reserve {
 
 #[cfg(not(miri))]
 mod map {
+    use std::fs::File;
     use std::io;
     use std::ptr::{NonNull, null_mut};
 
+    use rustix::fs::FallocateFlags;
     use rustix::mm::{
-        Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect,
+        Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect,
         mremap_fixed, munmap,
     };
 
@@ -137,6 +178,27 @@ mod map {
         let opened =
             unsafe { mprotect(at.as_ptr().cast(), step, MprotectFlags::READ | MprotectFlags::WRITE) };
         opened.is_ok().then_some((step, Pages::Transparent))
+    }
+
+    /// As [`commit`], with the memory of a file from `offset` on, which is made as long as that takes.
+    pub(super) fn commit_of(
+        file: &File,
+        offset: usize,
+        at: NonNull<u8>,
+        left: usize,
+    ) -> Option<(usize, Pages)> {
+        let step = left.min(STEP);
+        // All of it at once: a page that a full file system does not have would be a signal when it is touched.
+        rustix::fs::fallocate(file, FallocateFlags::empty(), offset as u64, step as u64).ok()?;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the range is part of our reservation and nobody has used it yet; what is mapped takes its place.
+        let mapped = unsafe {
+            mmap(at.as_ptr().cast(), step, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset as u64)
+        };
+        mapped.ok()?;
+        // SAFETY: as above. Who has no huge pages for files refuses, and still serves, more slowly.
+        let _ = unsafe { madvise(at.as_ptr().cast(), step, Advice::LinuxHugepage) };
+        Some((step, Pages::Transparent))
     }
 
     /// Moves huge pages, where the machine has them in reserve, to a part of the reservation. They are
@@ -190,6 +252,10 @@ mod map {
         Some((left, Pages::Transparent))
     }
 
+    pub(super) fn commit_of(_: &std::fs::File, _: usize, _: NonNull<u8>, _: usize) -> Option<(usize, Pages)> {
+        None
+    }
+
     pub(super) fn release(&(base, layout): &Mapping) {
         // SAFETY: allocated by `reserve` with the same layout.
         unsafe { dealloc(base.as_ptr(), layout) }
@@ -222,6 +288,30 @@ mod tests {
             }
         }
         assert!(!reserve.commit((64 << 20) + 1), "no more than was reserved");
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn the_memory_of_a_file_is_there_again() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        let file = File::from(memfd_create("reserve", MemfdFlags::CLOEXEC).unwrap());
+        let reserve = Reserve::over(file.try_clone().unwrap(), 64 << 20).unwrap();
+        assert_eq!(reserve.committed().0, 0);
+        assert!(reserve.commit(20 << 20));
+        let places = [0, 5 << 20, (20 << 20) - 1];
+        for at in places {
+            // SAFETY: inside what was committed, and nobody else has it.
+            unsafe { reserve.base().add(at).write(7) };
+        }
+        drop(reserve);
+        let again = Reserve::over(file, 64 << 20).unwrap();
+        assert!(again.committed().0 >= 20 << 20);
+        // SAFETY: as above.
+        let read = |at| unsafe { again.base().add(at).read() };
+        assert_eq!(places.map(read), [7; 3]);
+        again.shorten((5 << 20) + 1).unwrap();
+        assert!(again.committed().0 < 20 << 20 && again.commit(20 << 20));
+        assert_eq!(places.map(read), [7, 7, 0]);
     }
 
     #[test]
