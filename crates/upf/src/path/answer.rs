@@ -8,6 +8,7 @@ use kaido_wire::MessageType;
 use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
 
 use super::Worker;
+use super::context::PacketContext;
 use super::emit::{self, Ends};
 use super::parse::{OuterTunnel, Packet};
 use crate::UpfDrop;
@@ -168,35 +169,29 @@ impl Worker {
 
     /// Drops a packet that cannot go on and tells its sender, where the RFCs let us.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // The packet, where it came from, and why.
     pub(super) fn send_icmp_error(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        port: PortId,
+        context: &PacketContext<'_>,
         kind: IcmpError,
-        packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        let fragmentable = matches!(kind, IcmpError::TooBig(_)) && !packet.dont_fragment;
+        let fragmentable = matches!(kind, IcmpError::TooBig(_)) && !context.packet.dont_fragment;
         if !fragmentable && self.icmp_errors.admit(out.now()) {
-            self.icmp_error(guard, record, port, kind, packet, &frame, out);
+            self.icmp_error(context, kind, &frame, out);
         }
-        out.drop(port, frame, kind.reason());
+        out.drop(context.arrival.port, frame, kind.reason());
     }
 
-    #[allow(clippy::too_many_arguments)] // As `send_icmp_error`.
     fn icmp_error(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        port: PortId,
+        context: &PacketContext<'_>,
         kind: IcmpError,
-        packet: &Packet,
         offending: &Frame,
         out: &mut Output<'_>,
     ) {
+        let PacketContext { guard, record, packet, .. } = *context;
+        let port = context.arrival.port;
         let Some(src) = self.router_address(packet.src) else { return };
         let Some(mut frame) = out.allocate() else { return out.count_drop(port, DropReason::NO_FRAME) };
         if !write_icmp_error(&mut frame, src, packet.src, kind, offending.data()) {

@@ -8,8 +8,8 @@ use kaido_table::Guard;
 use kaido_wire::{ArpOperation, ArpRepr, EtherType, MacAddr};
 
 use super::Worker;
+use super::context::{ArrivalInfo, FrameContext, Origin};
 use super::copy::copy_of;
-use super::forward::{ArrivalInfo, Origin};
 use super::lan::write_arp;
 use super::proxy::ProxyQuery;
 use crate::UpfDrop;
@@ -60,21 +60,19 @@ impl Passage {
 
 impl Worker {
     /// A frame that a session sends, and that its rules let out.
-    #[allow(clippy::too_many_arguments)] // The frame, its rule, and where it came from.
     pub(super) fn bridge(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        (action, rule): (&Action, &EthernetRule),
-        arrival: ArrivalInfo,
-        seen: &EthernetFrame,
+        context: &FrameContext<'_>,
+        action: &Action,
+        rule: &EthernetRule,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
+        let FrameContext { guard, record, arrival, seen } = *context;
         let from = arrival.port;
         let Some(to) = rule.bridging else { return out.drop(from, frame, DropReason::NO_ROUTE) };
         if seen.is_reserved() {
-            return self.refuse_frame(record, action, seen, from, frame, UpfDrop::ETHERNET_RESERVED, out);
+            return self.refuse_frame(context, action, frame, UpfDrop::ETHERNET_RESERVED, out);
         }
         let (session, octets) = (record.session(), seen.len);
         let sent = (seen.service_tag, seen.customer_tag);
@@ -84,6 +82,8 @@ impl Worker {
         let Ok(seen) = &EthernetFrame::read(frame.data(), frame.packet_len()) else {
             return out.drop(from, frame, DropReason::INNER_MALFORMED);
         };
+        // With the tags that were put on.
+        let context = &FrameContext { seen, ..*context };
         let Bridging { instance, virtual_network, .. } = to;
         let passage = Passage { instance, virtual_network, port: from, sender: Some(session) };
         let station = passage.station(seen);
@@ -95,7 +95,7 @@ impl Worker {
                     Refusal::Full => UpfDrop::ETHERNET_TABLE_FULL,
                     Refusal::Taken => UpfDrop::ETHERNET_SPOOFED,
                 };
-                return self.refuse_frame(record, action, seen, from, frame, reason, out);
+                return self.refuse_frame(context, action, frame, reason, out);
             }
         }
         let asked = self.listen(guard, station, seen, &frame);
@@ -121,7 +121,7 @@ impl Worker {
             _ => None,
         };
         if let Some(reason) = reason {
-            return self.refuse_frame(record, action, seen, from, frame, reason, out);
+            return self.refuse_frame(context, action, frame, reason, out);
         }
         self.count_octets(record, action, octets, false);
         let floods = seen.destination.is_group()
@@ -210,7 +210,10 @@ impl Worker {
         let arrival = passage.arrival(key);
         self.trace_frame(record, arrival, frame, out, |worker, frame, out| {
             match worker.frame_rule(record, None, &seen, frame.data()) {
-                Some(rule) => worker.admit_frame(guard, record, rule, arrival, &seen, frame, out),
+                Some(rule) => {
+                    let context = FrameContext { guard, record, arrival, seen: &seen };
+                    worker.admit_frame(&context, rule, frame, out);
+                }
                 None => out.drop(passage.port, frame, UpfDrop::NO_PDR),
             }
         });
@@ -256,7 +259,8 @@ impl Worker {
             };
             let arrival = passage.arrival(key);
             self.trace_frame(record, arrival, copy, out, |worker, copy, out| {
-                worker.admit_frame(guard, record, rule, arrival, seen, copy, out);
+                let context = FrameContext { guard, record, arrival, seen };
+                worker.admit_frame(&context, rule, copy, out);
             });
         }
         wanted

@@ -13,8 +13,8 @@ use kaido_wire::{gtpu, ip};
 
 use super::Worker;
 use super::charge::MatchedRule;
-use super::forward::ArrivalInfo;
-use super::parse::{Packet, ParsedFrame, is_own, message};
+use super::context::{FrameLookup, PacketContext};
+use super::parse::{ParsedFrame, is_own, message};
 use super::relay::StoredExtensions;
 use crate::UpfDrop;
 use crate::extended::ExtendedActions;
@@ -71,17 +71,16 @@ impl Worker {
 
     /// Puts a packet into the tunnel of a control plane that is over N4.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn tunnel_over_n4(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         extended: &ExtendedActions,
         tunnel: &Tunnel,
-        arrival: &ArrivalInfo,
-        packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let PacketContext { arrival, packet, .. } = *context;
         let from = arrival.port;
         if !self.to_control_plane.admit(out.now()) {
             out.drop(from, frame, UpfDrop::CONTROL_PLANE_RATE);
@@ -140,7 +139,8 @@ impl Worker {
                 out.drop(port, frame, UpfDrop::NOT_CONTROL_PLANE);
                 continue;
             }
-            self.handle_read(&node, guard, parsed, record, port, frame, out);
+            let lookup = FrameLookup { node: &node, guard, parsed, record, port };
+            self.handle_read(&lookup, frame, out);
         }
     }
 }

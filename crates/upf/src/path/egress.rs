@@ -2,15 +2,13 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
-use kaido_table::Guard;
+use kaido_engine::{DropReason, Frame, IcmpError, Output};
 use kaido_wire::{Error, IpProtocol, ecn, ip};
 
 use super::Worker;
 use super::charge::MatchedRule;
+use super::context::{Origin, PacketContext};
 use super::emit::{self, Ends};
-use super::forward::{ArrivalInfo, Origin};
-use super::parse::Packet;
 use crate::extended::{Egress, Exit, ExtendedActions, PlainHeader};
 use crate::node::NodeSettings;
 
@@ -22,57 +20,52 @@ const INNER_IPV6: IpProtocol = IpProtocol(41);
 impl Worker {
     /// Does with a packet that goes into no tunnel what few rules ask for.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn steer(
         &mut self,
-        guard: &Guard<'_>,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         extended: &ExtendedActions,
-        arrival: ArrivalInfo,
-        packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
         if let Some(response) = &extended.redirect {
-            self.redirect(guard, rule.record, response, arrival.port, packet, frame, out);
+            self.redirect(context, response, frame, out);
             return None;
         }
         match extended.local {
-            Some(local) if arrival.origin == Origin::Port => {
-                self.switch_locally(guard, rule, (extended, local), arrival, packet, frame, out)
+            Some(local) if context.arrival.origin == Origin::Port => {
+                self.switch_locally(context, rule, (extended, local), frame, out)
             }
-            _ => self.onward(rule, extended, arrival.port, packet, frame, out),
+            _ => self.onward(context, rule, extended, frame, out),
         }
     }
 
     /// Sends a packet on that goes into no tunnel, as its rule says or by the routes.
-    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn onward(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         extended: &ExtendedActions,
-        from: PortId,
-        packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
         match &extended.egress {
-            Some(egress) => self.leave(rule, egress, from, packet, frame, out),
-            None => self.route(rule, from, packet, frame, out),
+            Some(egress) => self.leave(context, rule, egress, frame, out),
+            None => self.route(context, rule, frame, out),
         }
     }
 
     /// Sends a packet on by a way of its own.
-    #[allow(clippy::too_many_arguments)] // As above.
     pub(super) fn leave(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         egress: &Egress,
-        from: PortId,
-        packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let PacketContext { arrival, packet, .. } = *context;
+        let from = arrival.port;
         let destination = egress.header.map_or(packet.dst, |header| header.peer);
         let overhead = egress.header.map_or(0, |header| header.len());
         let resolution = match egress.exit {

@@ -1,113 +1,34 @@
 //! Middle stage: which rule a packet matches, and what becomes of it.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId};
-use kaido_table::Guard;
+use kaido_engine::{DropReason, Frame, IcmpError, Output};
 use kaido_wire::IpProtocol;
 
 use super::buffering::BufferedPacket;
 use super::charge::MatchedRule;
+use super::context::{ArrivalInfo, PacketContext};
 use super::detect::matching;
 use super::emit::FlowFields;
 use super::lan::lan_of;
 use super::parse::{Packet, is_not_routed, is_own};
 use super::{Worker, mss};
 use crate::UpfDrop;
-use crate::action::{Action, CountScope, Destination, N6Exit};
-use crate::dropped::DropCount;
-use crate::extended::{Exit, ExtendedActions};
+use crate::action::{Action, CountScope, Destination};
+use crate::extended::ExtendedActions;
 use crate::ids::SessionIndex;
-use crate::key::SessionKey;
 use crate::node::WorkerEvent;
 use crate::record::{Record, Rules};
 use crate::rule::QuotaAction;
 use crate::ue::Direction;
 
-/// How a packet came in.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ArrivalInfo {
-    pub(super) port: PortId,
-    pub(super) key: SessionKey,
-    /// QFI of its PDU session container.
-    pub(super) qfi: Option<u8>,
-    /// Why it may not be routed, whatever its rule says.
-    pub(super) suspicion: Option<DropReason>,
-    pub(super) origin: Origin,
-}
-
-/// Where a packet was before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// On a port.
-    Port,
-    /// With another UE of this node: it is handed on no second time.
-    OtherUe,
-}
-
-impl ArrivalInfo {
-    pub(super) fn new(port: PortId, key: SessionKey, qfi: Option<u8>) -> Self {
-        Self { port, key, qfi, suspicion: None, origin: Origin::Port }
-    }
-
-    /// Whether a packet goes from tunnel to tunnel: then it is not this node that routes it.
-    fn is_relayed(&self, action: &Action) -> bool {
-        self.key.is_tunnel() && matches!(action.destination, Destination::Tunnel(_))
-    }
-
-    /// Whether a packet goes on to a gNB: what another gNB has left after a handover (indirect data forwarding,
-    /// TS 23.502 4.9.1.3).
-    fn is_forwarded_data(&self, action: &Action) -> bool {
-        let to_access =
-            matches!(&action.destination, Destination::Tunnel(tunnel) if !tunnel.encap.container_uplink);
-        self.key.is_tunnel() && to_access
-    }
-
-    /// Why a packet may not go where its rule sends it.
-    fn forbidden(
-        &self,
-        record: &Record,
-        action: &Action,
-        extended: Option<&ExtendedActions>,
-        packet: &Packet,
-    ) -> Option<DropReason> {
-        let reason = self.suspicion?;
-        let to_control_plane = extended.is_some_and(|extended| extended.to_control_plane);
-        let permitted = match reason {
-            // In a tunnel nobody routes it: router solicitations and DHCP reach whom they are for.
-            DropReason::NOT_ROUTED => self.is_relayed(action),
-            // In a LAN the address may be another's.
-            UpfDrop::TUNNEL_TO_SELF => {
-                let egress = extended.and_then(|extended| extended.egress);
-                matches!(action.exit, N6Exit::Lan(_))
-                    || egress.is_some_and(|egress| matches!(egress.exit, Exit::Lan(_)))
-            }
-            // An address is yet to be had, or the packet is one to the UE.
-            UpfDrop::UE_SPOOFED => {
-                to_control_plane && packet.src.is_unspecified()
-                    || self.is_forwarded_data(action) && record.admits(packet.dst)
-            }
-            _ => false,
-        };
-        (!permitted).then_some(reason)
-    }
-}
-
 impl Worker {
     /// A packet of a known session; the frame begins with it and ends with it.
     #[inline]
-    pub(super) fn handle(
-        &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        mut arrival: ArrivalInfo,
-        packet: &Packet,
-        frame: Frame,
-        out: &mut Output<'_>,
-    ) {
+    pub(super) fn handle(&mut self, context: &mut PacketContext<'_>, frame: Frame, out: &mut Output<'_>) {
+        let PacketContext { record, packet, .. } = *context;
         if record.direction() == Direction::Uplink {
-            arrival.suspicion = if !record.admits(packet.src) {
+            context.arrival.suspicion = if !record.admits(packet.src) {
                 Some(UpfDrop::UE_SPOOFED)
             } else if is_not_routed(packet.dst) || is_not_routed(packet.src) || packet.src.is_unspecified() {
                 Some(DropReason::NOT_ROUTED)
@@ -119,26 +40,19 @@ impl Worker {
             };
         }
         if self.must_follow(record, packet) {
-            if let Some(reason) = arrival.suspicion
+            if let Some(reason) = context.arrival.suspicion
                 && !(reason == UpfDrop::UE_SPOOFED && record.admits(packet.dst))
             {
-                return out.drop(arrival.port, frame, reason);
+                return out.drop(context.arrival.port, frame, reason);
             }
-            return self.follow(guard, record, arrival, packet, frame, out);
+            return self.follow(context, frame, out);
         }
-        self.admitted(guard, record, arrival, packet, frame, out);
+        self.admitted(context, frame, out);
     }
 
     /// A packet that its session may send or get, whatever its rules make of it.
-    pub(super) fn admitted(
-        &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        arrival: ArrivalInfo,
-        packet: &Packet,
-        mut frame: Frame,
-        out: &mut Output<'_>,
-    ) {
+    pub(super) fn admitted(&mut self, context: &PacketContext<'_>, mut frame: Frame, out: &mut Output<'_>) {
+        let PacketContext { guard, record, arrival, packet } = *context;
         if let Some(most) = self.mss_clamp
             && packet.protocol == IpProtocol::TCP
             && !packet.is_fragment
@@ -150,10 +64,10 @@ impl Worker {
             // What waits goes first, whatever it waits for.
             self.release(guard, record.session(), out);
         }
-        if let Some((kind, frame)) = self.apply(guard, record, arrival, packet, frame, None, out) {
+        if let Some((kind, frame)) = self.apply(context, frame, out) {
             match lan_of(&self.node.settings, &arrival.key) {
                 Some(lan) => self.send_icmp_error_to_lan(lan, arrival.port, kind, packet, frame, out),
-                None => self.send_icmp_error(guard, record, arrival.port, kind, packet, frame, out),
+                None => self.send_icmp_error(context, kind, frame, out),
             }
         }
     }
@@ -161,17 +75,14 @@ impl Worker {
     /// Applies the rule that a packet matches. Returns a packet that cannot go on, with the reason that its
     /// sender is told.
     #[inline]
-    #[allow(clippy::too_many_arguments)] // The packet, its session, and where it came from.
     pub(super) fn apply(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        arrival: ArrivalInfo,
-        packet: &Packet,
+        context: &PacketContext<'_>,
         frame: Frame,
-        buffered_since: Option<Instant>,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let PacketContext { record, arrival, packet, .. } = *context;
+        let is_buffered = arrival.buffered_since.is_some();
         let apps = self.applications_of(record, arrival.qfi, packet, frame.data());
         let verdict = self.flows.verdict(apps);
         let (mut action, on_quota, mut extended, app) = match record.rules(&self.node.tunnels) {
@@ -206,16 +117,14 @@ impl Worker {
         }
         let action = &action;
         self.note_match(action);
-        if let Some(reason) = arrival.forbidden(record, action, extended, packet) {
+        if let Some(reason) = context.forbidden(action, extended) {
             out.drop(arrival.port, frame, reason);
             return None;
         }
         if packet.ttl <= 1 && !arrival.is_relayed(action) {
             return Some((IcmpError::TimeExceeded, frame));
         }
-        if let Some(extended) =
-            extended.filter(|extended| !extended.copies.is_empty() && buffered_since.is_none())
-        {
+        if let Some(extended) = extended.filter(|extended| !extended.copies.is_empty() && !is_buffered) {
             self.duplicate(&extended.copies, FlowFields::of, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
@@ -227,15 +136,15 @@ impl Worker {
             out.drop(arrival.port, frame, reason);
             return None;
         }
+        let rule = &MatchedRule { record, action, key: arrival.key, on_quota_of };
         // What waits may have a new quota before it leaves.
-        let goes_on_waiting = action.apply.buffer && buffered_since.is_some();
+        let goes_on_waiting = action.apply.buffer && is_buffered;
         if !goes_on_waiting && action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
             out.drop(arrival.port, frame, UpfDrop::QUOTA_EXHAUSTED);
             return None;
         }
         if action.apply.buffer {
-            let dropped = extended.and_then(|extended| extended.dropped.clone());
-            self.buffer(record, action, dropped, arrival, packet.tos >> 2, frame, buffered_since, out);
+            self.buffer(rule, extended, arrival, packet.tos >> 2, frame, out);
             return None;
         }
         let no_tunnel = (action.destination == Destination::NoTunnel).then_some(UpfDrop::FAR_NO_TUNNEL);
@@ -245,24 +154,23 @@ impl Worker {
             return None;
         }
         let high_priority = out.set_high_priority(self.is_guaranteed(record, action));
-        let rule = &MatchedRule { record, action, key: arrival.key, on_quota_of };
         let left = match action.destination {
             Destination::Routed | Destination::NoTunnel => match extended {
-                Some(extended) => self.steer(guard, rule, extended, arrival, packet, frame, out),
-                None => self.route(rule, arrival.port, packet, frame, out),
+                Some(extended) => self.steer(context, rule, extended, frame, out),
+                None => self.route(context, rule, frame, out),
             },
             Destination::Tunnel(tunnel)
                 if let Some(extended) = extended
                     && extended.to_control_plane
                     && self.is_over_n4(tunnel.encap.peer) =>
             {
-                self.tunnel_over_n4(rule, extended, &tunnel, &arrival, packet, frame, out)
+                self.tunnel_over_n4(context, rule, extended, &tunnel, frame, out)
             }
             Destination::Tunnel(tunnel) if arrival.key.is_tunnel() => {
                 let deletes_container = extended.is_some_and(|extended| extended.deletes_container);
-                self.relay(rule, &tunnel, deletes_container, arrival.port, packet, frame, out)
+                self.relay(context, rule, &tunnel, deletes_container, frame, out)
             }
-            Destination::Tunnel(tunnel) => self.tunnel(rule, &tunnel, arrival.port, packet, frame, out),
+            Destination::Tunnel(tunnel) => self.tunnel(context, rule, &tunnel, frame, out),
         };
         out.set_high_priority(high_priority);
         left
@@ -317,19 +225,19 @@ impl Worker {
         }
     }
 
+    /// Keeps a packet or a frame whose rule buffers.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // As `apply`, and the action.
     pub(super) fn buffer(
         &mut self,
-        record: &Record,
-        action: &Action,
-        dropped: Option<Arc<DropCount>>,
+        rule: &MatchedRule<'_>,
+        extended: Option<&ExtendedActions>,
         arrival: ArrivalInfo,
         dscp: u8,
         frame: Frame,
-        since: Option<Instant>,
         out: &mut Output<'_>,
     ) {
+        let MatchedRule { record, action, .. } = *rule;
+        let since = arrival.buffered_since;
         let arrived = since.unwrap_or(out.now());
         let time = action.buffer.time_ms.map(|time| Duration::from_millis(time.into()));
         let session = record.session();
@@ -343,7 +251,7 @@ impl Worker {
             since: arrived,
             until: arrived + time.unwrap_or(self.node.settings.buffer_time_max),
             tell: told.then_some((action.pdr, dscp)),
-            dropped,
+            dropped: extended.and_then(|extended| extended.dropped.clone()),
             tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
         match self.buffers.push(session, action.buffer.packets, waiting) {

@@ -6,7 +6,7 @@ use kaido_engine::{DropReason, Frame, Output, PortId};
 use kaido_table::Guard;
 use kaido_wire::IpProtocol;
 
-use super::forward::ArrivalInfo;
+use super::context::{ArrivalInfo, FrameLookup, PacketContext};
 use super::parse::{Packet, ParsedFrame, tunnelled};
 use super::relay::StoredExtensions;
 use super::{Worker, emit};
@@ -98,7 +98,8 @@ impl Worker {
                     ParsedFrame::Tunnel(key, _) => node.table.get(guard, &key),
                     _ => None,
                 };
-                self.handle_read(&node, guard, parsed, record, port, frame, out);
+                let lookup = FrameLookup { node: &node, guard, parsed, record, port };
+                self.handle_read(&lookup, frame, out);
             }
         }
     }
@@ -131,15 +132,8 @@ impl Worker {
 
     /// A user's fragment whose rule depends on ports: it goes on when they are known, as it came.
     #[cold]
-    pub(super) fn follow(
-        &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        arrival: ArrivalInfo,
-        packet: &Packet,
-        frame: Frame,
-        out: &mut Output<'_>,
-    ) {
+    pub(super) fn follow(&mut self, context: &PacketContext<'_>, frame: Frame, out: &mut Output<'_>) {
+        let PacketContext { guard, record, arrival, packet } = *context;
         let Some(found) = FragmentInfo::read(frame.data()) else {
             return out.drop(arrival.port, frame, DropReason::FRAGMENT_INVALID);
         };
@@ -193,7 +187,8 @@ impl Worker {
         };
         let packet = Packet { datagram_ports: Some(ports), ..packet };
         self.stored = StoredExtensions::of_flow(qfi, own.direction());
-        self.admitted(guard, own, ArrivalInfo::new(port, key, qfi), &packet, frame, out);
+        let arrival = ArrivalInfo::new(port, key, qfi);
+        self.admitted(&PacketContext { guard, record: own, arrival, packet: &packet }, frame, out);
     }
 
     /// Drops fragments whose rest has not come in time.

@@ -1,17 +1,15 @@
 //! Ethernet frames of a session: which rule a frame matches, and what becomes of it. As [`super::forward`] and
 //! [`super::detect`] are for packets.
 
-use std::time::Instant;
-
-use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_engine::{DropReason, Frame, Output};
 use kaido_table::Guard;
 use kaido_wire::EtherType;
 
 use super::Worker;
 use super::charge::MatchedRule;
+use super::context::{ArrivalInfo, FrameContext};
 use super::detect::{flow, sdf_matches};
 use super::emit::FlowFields;
-use super::forward::ArrivalInfo;
 use super::monitor::stamp_sent;
 use super::oversize::PathMtu;
 use super::parse::Packet;
@@ -44,7 +42,7 @@ impl Worker {
         let Some(rule) = self.frame_rule(record, arrival.qfi, &seen, frame.data()) else {
             return out.drop(arrival.port, frame, UpfDrop::NO_PDR);
         };
-        self.admit_frame(guard, record, rule, arrival, &seen, frame, out);
+        self.admit_frame(&FrameContext { guard, record, arrival, seen: &seen }, rule, frame, out);
     }
 
     /// The first rule, by precedence, that a frame matches.
@@ -62,21 +60,18 @@ impl Worker {
     }
 
     /// A frame that matches a rule, behind what waits of its session.
-    #[allow(clippy::too_many_arguments)] // The frame, its rule, and where it came from.
     pub(super) fn admit_frame(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
+        context: &FrameContext<'_>,
         rule: RuleView<'_>,
-        arrival: ArrivalInfo,
-        seen: &EthernetFrame,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        if self.buffers.holds(record.session()) {
-            self.release(guard, record.session(), out);
+        let session = context.record.session();
+        if self.buffers.holds(session) {
+            self.release(context.guard, session, out);
         }
-        self.apply_to_frame(guard, record, rule, arrival, seen, frame, None, out);
+        self.apply_to_frame(context, rule, frame, out);
     }
 
     /// Puts a frame that was buffered through its session's rules again.
@@ -86,32 +81,29 @@ impl Worker {
         record: &Record,
         arrival: ArrivalInfo,
         frame: Frame,
-        since: Instant,
         out: &mut Output<'_>,
     ) {
         let seen = EthernetFrame::read(frame.data(), frame.packet_len()).ok();
         let rule = seen.and_then(|seen| self.frame_rule(record, arrival.qfi, &seen, frame.data()));
         match seen.zip(rule) {
             Some((seen, rule)) => {
-                self.apply_to_frame(guard, record, rule, arrival, &seen, frame, Some(since), out);
+                let context = FrameContext { guard, record, arrival, seen: &seen };
+                self.apply_to_frame(&context, rule, frame, out);
             }
             None => out.drop(arrival.port, frame, UpfDrop::BUFFER_DISCARDED),
         }
     }
 
     /// Applies a rule to a frame that matches it.
-    #[allow(clippy::too_many_arguments)] // As `admit_frame`, and since when it was buffered.
     fn apply_to_frame(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
+        context: &FrameContext<'_>,
         rule: RuleView<'_>,
-        arrival: ArrivalInfo,
-        seen: &EthernetFrame,
         frame: Frame,
-        since: Option<Instant>,
         out: &mut Output<'_>,
     ) {
+        let FrameContext { record, arrival, seen, .. } = *context;
+        let is_buffered = arrival.buffered_since.is_some();
         let own = rule.action(&self.node.tunnels);
         let on_quota = self.quota_action(&own, rule.on_quota());
         let (action, extended) = match on_quota {
@@ -119,7 +111,7 @@ impl Worker {
             None => (&own, rule.extended()),
         };
         self.note_match(action);
-        if let Some(extended) = extended.filter(|extended| !extended.copies.is_empty() && since.is_none()) {
+        if let Some(extended) = extended.filter(|extended| !extended.copies.is_empty() && !is_buffered) {
             self.duplicate(&extended.copies, flow_fields, arrival.port, &frame, out);
         }
         if !action.gate_open || action.apply.drop {
@@ -127,32 +119,31 @@ impl Worker {
                 self.count_dropped(record, extended, seen.len);
             }
             let reason = if action.gate_open { UpfDrop::FAR_DROP } else { UpfDrop::GATE_CLOSED };
-            return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
+            return self.refuse_frame(context, action, frame, reason, out);
         }
         if action.usage.with_quota().any(|slot| self.node.usage.is_exhausted(slot)) {
             return out.drop(arrival.port, frame, UpfDrop::QUOTA_EXHAUSTED);
         }
+        let on_quota_of = on_quota.map(|other| other.slot);
+        let rule = &MatchedRule { record, action, key: arrival.key, on_quota_of };
         if action.apply.buffer {
             let dscp = packet_in(seen, frame.data()).map_or(0, |packet| packet.tos >> 2);
-            let dropped = extended.and_then(|extended| extended.dropped.clone());
-            return self.buffer(record, action, dropped, arrival, dscp, frame, since, out);
+            return self.buffer(rule, extended, arrival, dscp, frame, out);
         }
         if action.destination == Destination::NoTunnel {
-            return self.refuse_frame(record, action, seen, arrival.port, frame, UpfDrop::FAR_NO_TUNNEL, out);
+            return self.refuse_frame(context, action, frame, UpfDrop::FAR_NO_TUNNEL, out);
         }
         if let Some(reason) = self.exceeded_rate(record, action) {
-            return self.refuse_frame(record, action, seen, arrival.port, frame, reason, out);
+            return self.refuse_frame(context, action, frame, reason, out);
         }
         let high_priority = out.set_high_priority(self.is_guaranteed(record, action));
         match action.destination {
             Destination::Tunnel(tunnel) => {
-                let on_quota_of = on_quota.map(|other| other.slot);
-                let rule = &MatchedRule { record, action, key: arrival.key, on_quota_of };
-                self.frame_into_tunnel(rule, extended, &tunnel, arrival, seen, frame, out);
+                self.frame_into_tunnel(context, rule, extended, &tunnel, frame, out);
             }
             Destination::Routed | Destination::NoTunnel => {
                 match extended.and_then(|extended| extended.ethernet.as_deref()) {
-                    Some(rule) => self.bridge(guard, record, (action, rule), arrival, seen, frame, out),
+                    Some(rule) => self.bridge(context, action, rule, frame, out),
                     None => out.drop(arrival.port, frame, DropReason::NO_ROUTE),
                 }
             }
@@ -161,33 +152,29 @@ impl Worker {
     }
 
     /// Drops a frame that its rule does not let pass, and counts it where that is before QoS enforcement.
-    #[allow(clippy::too_many_arguments)] // The frame, its rule, and why.
     pub(super) fn refuse_frame(
         &mut self,
-        record: &Record,
+        context: &FrameContext<'_>,
         action: &Action,
-        seen: &EthernetFrame,
-        from: PortId,
         frame: Frame,
         reason: DropReason,
         out: &mut Output<'_>,
     ) {
-        self.count_octets(record, action, seen.len, true);
-        out.drop(from, frame, reason);
+        self.count_octets(context.record, action, context.seen.len, true);
+        out.drop(context.arrival.port, frame, reason);
     }
 
     /// Puts a frame into a tunnel. Nobody can be told that one is too large, so the tunnel's packet is cut then.
-    #[allow(clippy::too_many_arguments)] // As `bridge`, and the tunnel.
     fn frame_into_tunnel(
         &mut self,
+        context: &FrameContext<'_>,
         rule: &MatchedRule<'_>,
         extended: Option<&ExtendedActions>,
         tunnel: &Tunnel,
-        arrival: ArrivalInfo,
-        seen: &EthernetFrame,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
+        let FrameContext { arrival, seen, .. } = *context;
         let from = arrival.port;
         let tags_off =
             extended.and_then(|extended| extended.ethernet.as_ref()).map_or(0, |rule| rule.tags_off);

@@ -2,12 +2,10 @@
 //! session's downlink rules, once.
 
 use kaido_engine::{Frame, IcmpError, Output};
-use kaido_table::Guard;
 
 use super::Worker;
 use super::charge::MatchedRule;
-use super::forward::{ArrivalInfo, Origin};
-use super::parse::Packet;
+use super::context::{ArrivalInfo, Origin, PacketContext};
 use crate::UpfDrop;
 use crate::extended::{ExtendedActions, Local, UeToUe};
 use crate::key::SessionKey;
@@ -17,17 +15,15 @@ impl Worker {
     /// Hands a packet to the session that its destination belongs to, or has it routed if it is nobody's here.
     /// Returns a packet that cannot go on, with the reason that its sender is told.
     #[inline(never)]
-    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn switch_locally(
         &mut self,
-        guard: &Guard<'_>,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         (extended, local): (&ExtendedActions, Local),
-        arrival: ArrivalInfo,
-        packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let PacketContext { guard, arrival, packet, .. } = *context;
         let MatchedRule { record, action, .. } = *rule;
         let key = match local {
             Local::Neighbours { instance, .. } => SessionKey::ue(instance, packet.dst),
@@ -45,21 +41,17 @@ impl Worker {
                 if self.buffers.holds(other.session()) {
                     self.release(guard, other.session(), out);
                 }
-                let onwards = ArrivalInfo {
-                    key,
-                    qfi: None,
-                    port: arrival.port,
-                    suspicion: None,
-                    origin: Origin::OtherUe,
-                };
-                let refused = self.apply(guard, other, onwards, packet, frame, None, out);
+                let onwards =
+                    ArrivalInfo { origin: Origin::OtherUe, ..ArrivalInfo::new(arrival.port, key, None) };
+                let other = PacketContext { guard, record: other, arrival: onwards, packet };
+                let refused = self.apply(&other, frame, out);
                 if refused.is_none() {
                     self.count(record, action, packet, false);
                 }
                 return refused;
             }
             (None, Local::Neighbours { .. }) => {
-                return self.onward(rule, extended, arrival.port, packet, frame, out);
+                return self.onward(context, rule, extended, frame, out);
             }
         };
         self.count(record, action, packet, true);

@@ -14,6 +14,7 @@ mod applications;
 mod bridge;
 mod buffering;
 mod charge;
+mod context;
 mod control_plane;
 mod copy;
 mod detect;
@@ -59,8 +60,8 @@ use self::applications::Flows;
 use self::bridge::Flood;
 use self::buffering::Buffers;
 use self::charge::Charge;
+use self::context::{ArrivalInfo, FrameLookup, PacketContext};
 pub use self::control_plane::ControlPlaneLink;
-use self::forward::ArrivalInfo;
 use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, SlowFrames, common};
 use self::lan::LanHops;
 use self::outer::PreparedTunnels;
@@ -358,12 +359,14 @@ impl Path {
             } else if arrived.kind == Kind::Eligible {
                 worker.count_slow(node, record, arrived, &frame);
                 let parsed = parse(&worker.settings, port, &frame);
-                worker.handle_read(node, &guard, parsed, record, port, frame, out);
+                let lookup = FrameLookup { node, guard: &guard, parsed, record, port };
+                worker.handle_read(&lookup, frame, out);
             } else if let Some(parsed) = slow.next() {
                 if arrived.kind == Kind::NotEligibleWithKey {
                     worker.count_slow(node, record, arrived, &frame);
                 }
-                worker.handle_read(node, &guard, parsed, record, port, frame, out);
+                let lookup = FrameLookup { node, guard: &guard, parsed, record, port };
+                worker.handle_read(&lookup, frame, out);
             }
         }
         timer.report(out);
@@ -377,18 +380,9 @@ impl Worker {
         &self.settings.ports[port.index()]
     }
 
-    /// A frame whose headers were read completely, and the record of its key, if it has one.
-    #[allow(clippy::too_many_arguments)] // What the stages before have found.
-    fn handle_read(
-        &mut self,
-        node: &Node,
-        guard: &Guard<'_>,
-        parsed: ParsedFrame,
-        record: Option<&Record>,
-        port: PortId,
-        frame: Frame,
-        out: &mut Output<'_>,
-    ) {
+    /// A frame whose headers were read completely.
+    fn handle_read(&mut self, lookup: &FrameLookup<'_>, frame: Frame, out: &mut Output<'_>) {
+        let FrameLookup { node, guard, ref parsed, record, .. } = *lookup;
         if !self.tracing.is_empty() {
             let framed = match parsed {
                 ParsedFrame::ToUe(key, packet, _) if record.is_none() => {
@@ -398,24 +392,15 @@ impl Worker {
             };
             let of_session = record.or(framed.map(|(_, record)| record));
             if let Some(of_session) = of_session.filter(|record| self.tracing.has(record.session())) {
-                return self.handle_traced(node, guard, parsed, (of_session, record), port, frame, out);
+                return self.handle_traced(lookup, of_session, frame, out);
             }
         }
-        self.handle_parsed(node, guard, parsed, record, port, frame, out);
+        self.handle_parsed(lookup, frame, out);
     }
 
     /// As [`Worker::handle_read`], whether the packet is traced or not.
-    #[allow(clippy::too_many_arguments)] // What the stages before have found.
-    fn handle_parsed(
-        &mut self,
-        node: &Node,
-        guard: &Guard<'_>,
-        parsed: ParsedFrame,
-        record: Option<&Record>,
-        port: PortId,
-        frame: Frame,
-        out: &mut Output<'_>,
-    ) {
+    fn handle_parsed(&mut self, lookup: &FrameLookup<'_>, frame: Frame, out: &mut Output<'_>) {
+        let FrameLookup { node, guard, parsed, record, port } = *lookup;
         match parsed {
             ParsedFrame::Kernel => out.to_kernel(port, frame),
             ParsedFrame::Drop(reason) => out.drop(port, frame, reason),
@@ -441,7 +426,8 @@ impl Worker {
             {
                 Some((key, record)) => {
                     let arrival = ArrivalInfo::new(port, key, None);
-                    self.towards_ue(guard, record, arrival, &packet, offset, frame, out);
+                    let mut context = PacketContext { guard, record, arrival, packet: &packet };
+                    self.towards_ue(&mut context, offset, frame, out);
                 }
                 None => out.drop(port, frame, UpfDrop::UE_UNKNOWN),
             },
@@ -488,25 +474,21 @@ impl Worker {
             ecn::set_class(frame.data_mut(), packet.tos);
         }
         frame.truncate(packet.total_len);
-        self.handle(guard, record, arrival, &packet, frame, out);
+        self.handle(&mut PacketContext { guard, record, arrival, packet: &packet }, frame, out);
     }
 
     /// An IP packet towards a UE.
-    #[allow(clippy::too_many_arguments)] // What the parse stage found, handed on by parts.
     fn towards_ue(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
-        arrival: ArrivalInfo,
-        packet: &Packet,
+        context: &mut PacketContext<'_>,
         offset: usize,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
         if !frame.strip(offset) {
-            return out.drop(arrival.port, frame, DropReason::IP_MALFORMED);
+            return out.drop(context.arrival.port, frame, DropReason::IP_MALFORMED);
         }
-        frame.truncate(packet.total_len);
-        self.handle(guard, record, arrival, packet, frame, out);
+        frame.truncate(context.packet.total_len);
+        self.handle(context, frame, out);
     }
 }

@@ -1,14 +1,15 @@
 //! Stamps of QoS monitoring: written into packets to the UE, read from packets of the access.
 
-use kaido_engine::{DropReason, Frame, Output, PortId, Resolution};
+use kaido_engine::{DropReason, Frame, Output, Resolution};
 use kaido_wire::gtpu::{self, DownlinkInformation, Extensions, UplinkInformation, extension_type};
 use kaido_wire::ip;
 use kaido_wire::layout::{self, GtpuFields};
 
 use super::Worker;
 use super::charge::MatchedRule;
+use super::context::PacketContext;
 use super::emit::FlowFields;
-use super::parse::{OuterTunnel, Packet};
+use super::parse::OuterTunnel;
 use super::relay::StoredExtensions;
 use crate::node::WorkerEvent;
 use crate::record::Record;
@@ -75,17 +76,16 @@ impl Worker {
 
     /// Sends a packet with its stamp.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // The packet, its rule, and where it came from.
     pub(super) fn tunnel_stamped(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         tunnel: &Tunnel,
         stamped: &StoredExtensions,
-        from: PortId,
-        packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) {
+        let (from, packet) = (context.arrival.port, context.packet);
         ip::decrement_ttl(frame.data_mut());
         let of_flow = FlowFields::of(frame.data());
         if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {

@@ -56,7 +56,6 @@ impl Worker {
 
     /// As [`Worker::route_in_parts`], into a tunnel: the user's packet is cut, or the tunnel's.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // As `route_in_parts`, and the tunnel.
     pub(super) fn tunnel_in_parts(
         &mut self,
         rule: &MatchedRule<'_>,

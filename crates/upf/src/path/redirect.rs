@@ -6,16 +6,16 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{Frame, Output, PortId};
-use kaido_table::{Guard, Seed};
+use kaido_engine::{Frame, Output};
+use kaido_table::Seed;
 use kaido_wire::layout::{self, TcpFields};
 use kaido_wire::{IpProtocol, Ipv4Repr, Ipv6Repr, TcpFlags, TcpRepr, TcpView, checksum, tcp};
 
 use super::Worker;
+use super::context::PacketContext;
 use super::emit::HOPS;
 use super::parse::Packet;
 use crate::UpfDrop;
-use crate::record::Record;
 
 const HTTP: u16 = 80;
 /// Maximum segment size told to the UE: what every IPv6 link takes (RFC 9293 3.7.1).
@@ -75,17 +75,15 @@ fn reply(segment: &TcpRepr<'_>, len: u32, cookie: u32) -> Option<Reply> {
 impl Worker {
     /// Answers a segment of a UE whose rule redirects it, and drops it.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // The packet, its session, and what to answer.
     pub(super) fn redirect(
         &mut self,
-        guard: &Guard<'_>,
-        record: &Record,
+        context: &PacketContext<'_>,
         response: &[u8],
-        port: PortId,
-        packet: &Packet,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
+        let PacketContext { guard, record, packet, .. } = *context;
+        let port = context.arrival.port;
         if self.redirections.admit(out.now())
             && let Some(answer) = self.write_answer(response, packet, &frame, out)
         {

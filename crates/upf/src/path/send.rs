@@ -8,6 +8,7 @@ use kaido_wire::{IpProtocol, gtpu, ip};
 
 use super::Worker;
 use super::charge::{Charge, MatchedRule, SendResult};
+use super::context::PacketContext;
 use super::emit::{self, FlowFields};
 use super::outer::OuterTemplate;
 use super::oversize::PathMtu;
@@ -23,15 +24,15 @@ impl Worker {
     #[inline]
     pub(super) fn route(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
-        from: PortId,
-        packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let (from, packet) = (context.arrival.port, context.packet);
         if let N6Exit::Lan(lan) = rule.action.exit {
             let egress = Egress { header: None, exit: Exit::Lan(lan) };
-            return self.leave(rule, &egress, from, packet, frame, out);
+            return self.leave(context, rule, &egress, frame, out);
         }
         let resolution = self.next_hops.resolve(packet.dst);
         if self.leaves_n6(rule, resolution, packet, frame.data()) {
@@ -74,23 +75,22 @@ impl Worker {
     }
 
     #[inline]
-    #[allow(clippy::too_many_arguments)] // As `route`, and the tunnel.
     pub(super) fn tunnel(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         tunnel: &Tunnel,
-        from: PortId,
-        packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let (from, packet) = (context.arrival.port, context.packet);
         let Some(outer) = self.outer(tunnel) else {
             out.drop(from, frame, DropReason::NO_ROUTE);
             return None;
         };
         let resolution = self.next_hops.resolve(tunnel.encap.peer);
         if let Some(stamped) = self.stamped(rule.record, tunnel, resolution, frame.packet_len()) {
-            self.tunnel_stamped(rule, tunnel, &stamped, from, packet, frame, out);
+            self.tunnel_stamped(context, rule, tunnel, &stamped, frame, out);
             return None;
         }
         let overhead = outer.overhead();
@@ -108,17 +108,16 @@ impl Worker {
     }
 
     /// Puts a packet of one tunnel into another.
-    #[allow(clippy::too_many_arguments)] // As `tunnel`, and what the rule says of extension headers.
     pub(super) fn relay(
         &mut self,
+        context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
         tunnel: &Tunnel,
         deletes_container: bool,
-        from: PortId,
-        packet: &Packet,
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
+        let (from, packet) = (context.arrival.port, context.packet);
         let extensions = self.stored.for_tunnel(&tunnel.encap, deletes_container);
         let resolution = self.next_hops.resolve(tunnel.encap.peer);
         let overhead = extensions.overhead(tunnel);

@@ -3,15 +3,13 @@
 use std::time::{Instant, SystemTime};
 
 use kaido_engine::{Frame, Output, PortId, head_of};
-use kaido_table::Guard;
 
 use super::Worker;
-use super::forward::{ArrivalInfo, Origin};
+use super::context::{ArrivalInfo, FrameLookup, Origin};
 use super::parse::ParsedFrame;
 use crate::action::Action;
 use crate::ids::SessionIndex;
 use crate::key::SessionKey;
-use crate::node::Node;
 use crate::record::Record;
 use crate::trace::{TraceRecord, TracedSessions};
 use kaido_n4::PdrId;
@@ -126,26 +124,22 @@ impl Worker {
         });
     }
 
-    /// Handles a packet of a traced session, and writes down what became of it.
+    /// Handles a packet of a traced session, and writes down what became of it; `record` is that by which its session was found.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // As `handle_read`, and the record by which its session was found.
     pub(super) fn handle_traced(
         &mut self,
-        node: &Node,
-        guard: &Guard<'_>,
-        parsed: ParsedFrame,
-        (record, found): (&Record, Option<&Record>),
-        port: PortId,
+        lookup: &FrameLookup<'_>,
+        record: &Record,
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        let (key, qfi) = match parsed {
+        let (key, qfi) = match lookup.parsed {
             ParsedFrame::Tunnel(key, outer) => (key, outer.header.qfi),
             ParsedFrame::ToUe(key, ..) => (key, None),
-            _ => return self.handle_parsed(node, guard, parsed, found, port, frame, out),
+            _ => return self.handle_parsed(lookup, frame, out),
         };
-        let begun = self.begin_trace(key, qfi, port, &frame, out);
-        self.handle_parsed(node, guard, parsed, found, port, frame, out);
+        let begun = self.begin_trace(key, qfi, lookup.port, &frame, out);
+        self.handle_parsed(lookup, frame, out);
         self.end_trace(begun, record, out);
     }
 }

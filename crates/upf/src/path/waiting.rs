@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kaido_engine::{DropReason, Output};
 use kaido_table::Guard;
 
-use super::forward::ArrivalInfo;
+use super::context::{ArrivalInfo, PacketContext};
 use super::parse::Packet;
 use super::relay::StoredExtensions;
 use super::{Worker, buffering};
@@ -98,19 +98,19 @@ impl Worker {
         for waiting in self.buffers.take(session) {
             let buffering::BufferedPacket { frame, from, key, qfi, since, .. } = waiting;
             let record = node.table.get(guard, &key).filter(|record| record.session() == session);
+            let arrival = ArrivalInfo { buffered_since: Some(since), ..ArrivalInfo::new(from, key, qfi) };
             if let Some(record) = record.filter(|record| record.is_ethernet()) {
                 self.stored = StoredExtensions::of_flow(qfi, record.direction());
-                let arrival = ArrivalInfo::new(from, key, qfi);
-                self.release_frame(guard, record, arrival, frame, since, out);
+                self.release_frame(guard, record, arrival, frame, out);
                 continue;
             }
             let (Some(record), Ok(packet)) = (record, Packet::read(frame.data(), frame.packet_len())) else {
                 out.drop(from, frame, UpfDrop::BUFFER_DISCARDED);
                 continue;
             };
-            let arrival = ArrivalInfo::new(from, key, qfi);
             self.stored = StoredExtensions::of_flow(qfi, record.direction());
-            if let Some((_, frame)) = self.apply(guard, record, arrival, &packet, frame, Some(since), out) {
+            let context = PacketContext { guard, record, arrival, packet: &packet };
+            if let Some((_, frame)) = self.apply(&context, frame, out) {
                 // The way became narrower while it waited; its sender will learn from the next.
                 out.drop(from, frame, DropReason::TOO_BIG);
             }
