@@ -107,8 +107,7 @@ impl Recorder {
     }
 
     /// Takes what was recorded out of it, into room that is empty.
-    #[cfg_attr(not(feature = "disk"), allow(dead_code))]
-    pub(crate) fn take(&self, room: &mut Vec<u8>) {
+    pub fn take(&self, room: &mut Vec<u8>) {
         if let Some(mut batch) = self.batch() {
             std::mem::swap(&mut *batch, room);
         }

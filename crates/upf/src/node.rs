@@ -6,6 +6,7 @@ mod mss;
 mod settings;
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -172,10 +173,10 @@ const RULE_LINES: u32 = 8;
 const _: () = assert!(RULE_LINES as usize == 2 * LINES_MAX);
 
 /// Lines for the records of so many sessions, for their rules where they have several, and for counters.
-fn lines(sessions: u32, counters: u32) -> Result<LineSlab, RegionError> {
+fn lines(sessions: u32, counters: u32) -> u32 {
     let records = Table::<SessionKey, Record>::records_of(keys_max(sessions));
     let rules = sessions.saturating_mul(RULE_LINES);
-    LineSlab::new(records.saturating_add(rules).saturating_add(counters))
+    records.saturating_add(rules).saturating_add(counters)
 }
 
 /// Everything that control and workers share.
@@ -245,10 +246,31 @@ impl Node {
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory.
     pub fn new(settings: NodeSettings) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
+        let lines = LineSlab::new(lines(settings.sessions_max, usage_cells(settings.sessions_max)))?;
+        Self::counting_among(settings, &lines)
+    }
+
+    /// As [`Node::new`], with usage counters in the memory of a file, which has them when the process is gone:
+    /// [`Upf::resume`](crate::control::Upf::resume) is to be called before the first session is made.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the tables do not fit into memory, or the file cannot be mapped.
+    pub fn over(
+        settings: NodeSettings,
+        memory: File,
+    ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let counters = usage_cells(settings.sessions_max);
-        let lines = lines(settings.sessions_max, counters)?;
+        let lines = LineSlab::over(memory, lines(settings.sessions_max, counters))?;
+        Self::counting_among(settings, &lines)
+    }
+
+    fn counting_among(
+        settings: NodeSettings,
+        lines: &LineSlab,
+    ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
+        let counters = usage_cells(settings.sessions_max);
         let policers = Policers::new(policer_cells(settings.sessions_max))?;
-        Self::among(settings, &lines, UsageCounters::among(lines.clone(), counters), policers)
+        Self::among(settings, lines, UsageCounters::among(lines.clone(), counters), policers)
     }
 
     /// As [`Node::new`], with counters that others count in too, and policers that others take from: then
@@ -261,7 +283,7 @@ impl Node {
         usage: UsageCounters,
         policers: Policers,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
-        let lines = lines(settings.sessions_max, 0)?;
+        let lines = LineSlab::new(lines(settings.sessions_max, 0))?;
         Self::among(settings, &lines, usage, policers)
     }
 

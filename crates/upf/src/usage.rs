@@ -334,6 +334,27 @@ impl UsageCounters {
         }
     }
 
+    /// Goes on in a counter of before a restart, from what it has counted, without limits.
+    fn resume(&self, slot: UsageSlot) {
+        let cell = self.cell(slot);
+        for word in [&cell.uplink_limit, &cell.downlink_limit, &cell.total_limit, &cell.marks] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Has a counter that nobody counts in have at least so much.
+    pub(crate) fn raise(&self, slot: UsageSlot, least: &Volume) {
+        let cell = self.cell(slot);
+        for (word, least) in [
+            (&cell.uplink_bytes, least.uplink_bytes),
+            (&cell.uplink_packets, least.uplink_packets),
+            (&cell.downlink_bytes, least.downlink_bytes),
+            (&cell.downlink_packets, least.downlink_packets),
+        ] {
+            word.fetch_max(least, Ordering::Relaxed);
+        }
+    }
+
     /// Has a counter that was just taken begin with so much.
     pub(crate) fn begin_at(&self, slot: UsageSlot, volume: &Volume) {
         let cell = self.cell(slot);

@@ -55,7 +55,7 @@ impl Upf {
             self.release_counter(activity);
         })?;
         let slots = Slots { urrs: plan.urrs, activity, monitors, drops: self.drop_counts(index, &rules) };
-        let nothing = ReplacedState { keys: &BTreeSet::new(), fars: None };
+        let nothing = ReplacedState::nothing();
         match self.compile_and_commit(&cp_fseid, &mut rules, index, &nothing, &slots, now) {
             Ok(policers) => self.finish_policers(policers, &rules),
             Err(rejection) => {
@@ -236,7 +236,7 @@ impl Upf {
     }
 
     /// Puts the rules of a session, with policers for their rates, into the table; on failure nothing has changed.
-    fn compile_and_commit(
+    pub(super) fn compile_and_commit(
         &mut self,
         owner: &FSeid,
         rules: &mut RuleSet,
@@ -370,11 +370,19 @@ impl Upf {
 }
 
 /// What a change takes the place of.
-struct ReplacedState<'r> {
+pub(super) struct ReplacedState<'r> {
     /// The keys that the session has in the table.
     keys: &'r BTreeSet<SessionKey>,
     /// The FARs that are changed, where nothing else is.
     fars: Option<&'r Vec<UpdateFar>>,
+}
+
+impl ReplacedState<'_> {
+    /// Of a session that is not in the table.
+    pub(super) fn nothing() -> Self {
+        static NO_KEYS: BTreeSet<SessionKey> = BTreeSet::new();
+        ReplacedState { keys: &NO_KEYS, fars: None }
+    }
 }
 
 fn full(error: TableError) -> Rejection {

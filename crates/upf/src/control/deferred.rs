@@ -207,7 +207,7 @@ impl Upf {
         self.release_policers(session.rules.all_policers());
         self.give_back(&session.leases);
         self.node.buffer_changed(BufferChange { session: index, discard: true });
-        self.sessions.release(index);
+        self.sessions.end(index);
         DeletionResponse { packet_rates, usage_reports, session_reports }
     }
 

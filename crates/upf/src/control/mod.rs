@@ -37,6 +37,7 @@ mod pool;
 mod predefined;
 mod rates;
 mod remote_fteids;
+mod restore;
 mod ruleset;
 mod session;
 mod slots;
@@ -66,6 +67,7 @@ pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools};
 use self::remote_fteids::RemoteFTeids;
+pub use self::restore::{NoSession, RestoredSessions};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
@@ -287,13 +289,18 @@ impl Upf {
 
     /// Puts a session to rest until the control plane or a worker wants it, or its time comes.
     fn rest(&mut self, session: &Session) {
+        self.set_times(session);
+        self.sessions.put(session);
+    }
+
+    /// Sees to it that a session is looked at when its time comes.
+    fn set_times(&mut self, session: &Session) {
         self.wheel.set(session.index.0, session.deadline());
         if session.state.rules.is_dated() {
             self.dated.insert(session.index);
         } else if !self.dated.is_empty() {
             self.dated.remove(&session.index);
         }
-        self.sessions.put(session);
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::ids::SessionIndex;
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, FSeid, Imsi, Rejection, Seid};
+use kaido_store::{Kind, Recorder};
 
 use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
@@ -85,6 +86,8 @@ pub(super) struct PackedSessions {
     dictionary: Dictionary,
     /// Room for a session that is packed.
     octets: Vec<u8>,
+    /// Takes down what sessions are, for a restart.
+    recorder: Recorder,
 }
 
 impl PackedSessions {
@@ -101,13 +104,64 @@ impl PackedSessions {
         }))
     }
 
+    /// Has changes of sessions taken down.
+    pub(super) fn record_by(&mut self, recorder: Recorder) {
+        self.recorder = recorder;
+    }
+
+    /// Takes in a session of before a restart, by its number and what was recorded of it.
+    pub(super) fn take_in(&mut self, index: SessionIndex, recorded: &[u8]) -> Option<Session> {
+        let (seid, octets) = recorded.split_first_chunk()?;
+        let seid = Seid(u64::from_le_bytes(*seid));
+        let (state, rest) = postcard::take_from_bytes(octets).ok()?;
+        let place = index.0 as usize;
+        let is_own = seid.0 >> 63 == 1 && u64::from(index.0) == seid.0 & 0xffff_ffff;
+        if !is_own || !rest.is_empty() || self.places.get(place).is_some_and(|place| place.packed.is_some()) {
+            return None;
+        }
+        while self.places.len() <= place {
+            self.places.push(PackedSlot { seid: Seid(0), packed: None, counter: None });
+        }
+        Some(Session { seid, index, state })
+    }
+
+    /// Looks for the numbers that are free among those that were taken in.
+    pub(super) fn find_free(&mut self) {
+        let places = (0u32..).zip(&self.places);
+        self.free = places.filter(|(_, place)| place.packed.is_none()).map(|(number, _)| number).collect();
+        // The lowest are given out first.
+        self.free.reverse();
+    }
+
+    /// The numbers of all sessions.
+    pub(super) fn indices(&self) -> Vec<SessionIndex> {
+        let places = (0u32..).zip(&self.places);
+        places.filter(|(_, place)| place.packed.is_some()).map(|(number, _)| SessionIndex(number)).collect()
+    }
+
+    /// A session that was taken out has ended: it is not to come back after a restart.
+    pub(super) fn end(&mut self, index: SessionIndex) {
+        self.recorder.remove(Kind::Session, index.0.into());
+        self.release(index);
+    }
+
     /// Gives back a number that no session has.
     pub(super) fn release(&mut self, index: SessionIndex) {
         self.free.push(index.0);
     }
 
-    /// Puts a session to rest, the first time or again.
+    /// Puts a session to rest, the first time or again, and records what it is.
     pub(super) fn put(&mut self, session: &Session) {
+        self.pack(session);
+        let (Self { recorder, octets, .. }, Session { seid, index, .. }) = (self, session);
+        recorder.put(Kind::Session, index.0.into(), |record| {
+            record.extend_from_slice(&seid.0.to_le_bytes());
+            record.extend_from_slice(octets);
+        });
+    }
+
+    /// As [`PackedSessions::put`], of a session that is recorded as it is.
+    pub(super) fn pack(&mut self, session: &Session) {
         let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
         self.octets.clear();
         match postcard::serialize_with_flavor(&session.state, Room(&mut self.octets)) {

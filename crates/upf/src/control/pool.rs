@@ -55,6 +55,18 @@ impl Numbers {
         }
     }
 
+    /// Takes a number that is free.
+    fn claim(&mut self, number: u32) -> bool {
+        let Some(word) = self.taken.get_mut((number / 64) as usize).filter(|_| number < self.bound) else {
+            return false;
+        };
+        let bit = 1 << (number % 64);
+        let is_free = *word & bit == 0;
+        *word |= bit;
+        self.free -= u32::from(is_free);
+        is_free
+    }
+
     pub(crate) fn give_back(&mut self, number: u32) {
         let bit = 1 << (number % 64);
         let word = &mut self.taken[(number / 64) as usize];
@@ -123,6 +135,26 @@ impl UePools {
                 Some((Ipv6Prefix::of(addr, 64), Lease::Ipv6(at, number)))
             },
         )
+    }
+
+    /// Takes an address that was given out before a restart, wherever its pool stands in the configuration now; `None` if no pool has
+    /// it any more, or somebody has it already.
+    pub(crate) fn claim_ipv4(&mut self, instance: InstanceId, addr: Ipv4Addr) -> Option<Lease> {
+        let mut pools = self.0.iter_mut().enumerate().filter(|(_, (pool, ..))| pool.instance == instance);
+        pools.find_map(|(at, (pool, numbers, _))| {
+            let number = addr.to_bits().checked_sub(pool.ipv4?.0.to_bits())?.checked_sub(1)?;
+            numbers.claim(number).then_some(Lease::Ipv4(at, number))
+        })
+    }
+
+    /// As [`UePools::claim_ipv4`], of a prefix.
+    pub(crate) fn claim_ipv6(&mut self, instance: InstanceId, prefix: Ipv6Prefix) -> Option<Lease> {
+        let mut pools = self.0.iter_mut().enumerate().filter(|(_, (pool, ..))| pool.instance == instance);
+        pools.find_map(|(at, (pool, _, numbers))| {
+            let ahead = prefix.addr.to_bits().checked_sub(pool.ipv6?.addr.to_bits())?;
+            let number = u32::try_from(ahead >> 64).ok()?;
+            numbers.claim(number).then_some(Lease::Ipv6(at, number))
+        })
     }
 
     pub(crate) fn give_back(&mut self, lease: Lease) {

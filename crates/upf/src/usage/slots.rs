@@ -1,5 +1,7 @@
 //! Which counters are not in use.
 
+use std::io;
+
 use kaido_table::{LineCursor, LineSlab};
 
 use super::{UsageCounters, UsageSlot};
@@ -36,6 +38,32 @@ impl FreeSlots {
             apart: LineSlab::cursor(0),
         });
         Self { used: 0, bound: counters.len, free: Vec::new(), lines }
+    }
+
+    /// Takes counters that were in use before a restart, in rising order, before any other is taken. Those that lie in memory which
+    /// has outlived the process go on from what they have counted.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub(crate) fn claim(&mut self, slots: &[UsageSlot], counters: &UsageCounters) -> io::Result<()> {
+        let numbers: Vec<u32> = slots.iter().map(|slot| slot.0).collect();
+        let (used, last) =
+            (u32::try_from(slots.len()).unwrap_or(u32::MAX), slots.last().map_or(0, |slot| slot.0));
+        if used > self.bound || (used > 0 && last >= counters.numbers) {
+            return Err(io::Error::other("the node had more usage counters than it may have now"));
+        }
+        match &self.lines {
+            Some(places) => places.lines.claim(&numbers)?,
+            // Those between are free.
+            None => {
+                let mut claimed = slots.iter().peekable();
+                let is_free = |slot: &UsageSlot| claimed.next_if(|&claimed| claimed == slot).is_none();
+                self.free = (0..last).map(UsageSlot).filter(is_free).collect();
+            }
+        }
+        self.used = used;
+        slots.iter().for_each(|&slot| counters.resume(slot));
+        Ok(())
     }
 
     /// Takes a counter that has counted nothing, where there is room for records near it.
@@ -85,9 +113,30 @@ impl FreeSlots {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicU64;
+
+    use kaido_n4::Volume;
+
     use super::*;
     use crate::ue::Direction;
     use crate::usage::Limits;
+
+    #[test]
+    fn counters_of_before_are_claimed_and_no_others() {
+        let words: &'static [_] = Vec::leak((0..80).map(|_| AtomicU64::new(0)).collect());
+        // Words of eight lie among cells of 64 octets only where they are aligned so.
+        let aligned = words.as_ptr().align_offset(64);
+        let counters = UsageCounters::over(&words[aligned..aligned + 64]).unwrap();
+        counters.begin_at(UsageSlot(5), &Volume { uplink_bytes: 7, ..Volume::default() });
+        let mut free = FreeSlots::of(&counters);
+        free.claim(&[UsageSlot(2), UsageSlot(5)], &counters).unwrap();
+        let taken: BTreeSet<_> = std::iter::from_fn(|| free.take(&counters)).map(|slot| slot.0).collect();
+        assert_eq!(taken, [0, 1, 3, 4, 6, 7].into());
+        assert_eq!(counters.read(UsageSlot(5)).uplink_bytes, 7);
+        let mut few = FreeSlots::of(&counters);
+        assert!(few.claim(&[UsageSlot(8)], &counters).is_err());
+    }
 
     #[test]
     fn a_counter_begins_anew_with_each_owner() {

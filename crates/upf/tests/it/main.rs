@@ -28,6 +28,7 @@ mod predefined;
 mod qos;
 mod qos_monitoring;
 mod refusals;
+mod restart;
 mod sdf_filters;
 mod sessions;
 mod shared_counters;

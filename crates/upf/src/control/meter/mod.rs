@@ -123,6 +123,30 @@ impl Meter {
         (self.slot, self.dropped, self.is_shared) = (counter.slot, counter.dropped, counter.is_shared);
     }
 
+    /// Has the counter, if it has lost counts with the process that counted, have at least what was reported of it: a report
+    /// says what came since.
+    pub(crate) fn raise_counter(&self, usage: &UsageCounters) {
+        let elsewhere = self.elsewhere(usage);
+        for counts in [&self.reported, &self.threshold_from]
+            .into_iter()
+            .chain(self.before.as_ref().map(|(counts, _)| counts))
+        {
+            let Volume { uplink_bytes, downlink_bytes, uplink_packets, downlink_packets } =
+                counts.volume.minus(&elsewhere);
+            // Less than nothing is elsewhere, or nothing is asked of this counter.
+            let least = |count: u64| u64::try_from(count.cast_signed()).unwrap_or(0);
+            usage.raise(
+                self.slot,
+                &Volume {
+                    uplink_bytes: least(uplink_bytes),
+                    downlink_bytes: least(downlink_bytes),
+                    uplink_packets: least(uplink_packets),
+                    downlink_packets: least(downlink_packets),
+                },
+            );
+        }
+    }
+
     /// When there is something to do whatever is counted, in milliseconds.
     pub(crate) fn deadline(&self, urr: &Urr) -> Option<u64> {
         if self.urgent {

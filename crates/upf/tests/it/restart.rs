@@ -1,0 +1,281 @@
+//! Sessions after a restart: the same packets pass, and every octet is charged once.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+
+use kaido_n4::{
+    BitRate, CreatedPdr, Establishment, Modification, Qer, QerId, Seid, SessionEvent, SessionService, Teid,
+    UpdateFar, UrrId, Volume,
+};
+use kaido_store::{Kind, Recorder, changes};
+use kaido_upf::control::{NoSession, RestoredSessions};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::fixture::packets::{downlink, udp, uplink};
+use crate::fixture::{N3, N6, Rig, SessionPlan, now, v4};
+use crate::smf_shapes::{free5gc, open5gs};
+
+fn memory() -> File {
+    memfd_create("usage", MemfdFlags::CLOEXEC).unwrap().into()
+}
+
+/// A user plane whose sessions are recorded, and what was recorded so far.
+struct Life {
+    rig: Rig,
+    recorder: Recorder,
+    memory: File,
+    kept: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Life {
+    fn first() -> Self {
+        let memory = memory();
+        let mut rig = Rig::over(memory.try_clone().unwrap());
+        let nothing = rig.upf.resume(|_| Volume::default(), now()).unwrap();
+        assert_eq!((nothing.restored, nothing.refused.len()), (0, 0));
+        let recorder = Recorder::on();
+        rig.upf.record_by(recorder.clone());
+        Self { rig, recorder, memory, kept: BTreeMap::new() }
+    }
+
+    fn read(&mut self) {
+        let mut batch = Vec::new();
+        self.recorder.take(&mut batch);
+        for change in changes(&batch).map(Result::unwrap) {
+            assert_eq!(change.kind, Kind::Session);
+            match change.value {
+                Some(value) => self.kept.insert(change.key, value.to_vec()),
+                None => self.kept.remove(&change.key),
+            };
+        }
+    }
+
+    /// The process is killed and starts again, with the memory of its counters or without.
+    fn again(mut self, with_memory: bool, counted: impl Fn(u32) -> Volume) -> (Self, RestoredSessions) {
+        self.read();
+        let Self { rig, recorder, memory: before, kept } = self;
+        drop(rig);
+        let memory = if with_memory { before } else { memory() };
+        let mut rig = Rig::over(memory.try_clone().unwrap());
+        rig.upf.record_by(recorder.clone());
+        for (&number, value) in &kept {
+            rig.upf.take_in(number, value).unwrap();
+        }
+        let restored = rig.upf.resume(|slot| counted(slot.0), now()).unwrap();
+        (Self { rig, recorder, memory, kept }, restored)
+    }
+
+    /// Whether a packet of 100 octets passes in each direction.
+    fn pass(&mut self, teid: u32, ue: &str) -> [bool; 2] {
+        let up = self.rig.pass(N3, &uplink(teid, &udp(ue, "8.8.8.8", 72)));
+        let down = self.rig.pass(N6, &downlink(&udp("8.8.8.8", ue, 72)));
+        [up, down].map(|sent| sent.len() == 1)
+    }
+
+    /// Lets so many packets pass, each way, of the usual session of UE 7.
+    fn pass_times(&mut self, times: usize) {
+        (0..times).for_each(|_| assert_eq!(self.pass(1007, "10.60.0.7"), [true; 2]));
+    }
+
+    /// What is charged by the time the session is deleted.
+    fn charged(&mut self, seid: Seid) -> BTreeMap<UrrId, Volume> {
+        let deleted = self.rig.upf.delete(seid, now()).unwrap();
+        let reports = deleted.usage_reports.into_iter();
+        reports.filter_map(|report| Some((report.urr_id, report.volume?))).collect()
+    }
+}
+
+fn volume(packets: u64) -> Volume {
+    Volume {
+        uplink_bytes: 100 * packets,
+        downlink_bytes: 100 * packets,
+        uplink_packets: packets,
+        downlink_packets: packets,
+    }
+}
+
+/// Where a session's packets come in.
+fn ends(request: &Establishment, created: &[CreatedPdr]) -> (u32, String) {
+    let given = |pdr: &kaido_n4::Pdr| pdr.pdi.local_fteid.and_then(|local| local.given()).map(|it| it.teid);
+    let chosen = || created.iter().find_map(|pdr| pdr.local_fteid).map(|fteid| fteid.teid);
+    let teid = request.pdrs.iter().find_map(given).or_else(chosen).unwrap();
+    let ue = request.pdrs.iter().flat_map(|pdr| &pdr.pdi.ue_ip).find_map(|ue| ue.ipv4?.given());
+    let chosen = || created.iter().find_map(|pdr| pdr.ue_ip?.ipv4?.given());
+    (teid.0, ue.or_else(chosen).unwrap().to_string())
+}
+
+fn shapes() -> Vec<Establishment> {
+    let rate = BitRate { uplink_kbps: 1_000_000, downlink_kbps: 1_000_000 };
+    let mut plain = SessionPlan::ipv4(1).establishment();
+    plain.qers = vec![Qer { mbr: Some(rate), ..Qer::open(QerId(1)) }];
+    let mut chosen = SessionPlan::ipv4(4).establishment();
+    chosen.pdrs[0].pdi.local_fteid =
+        Some(kaido_n4::LocalFTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(3) });
+    for ue in chosen.pdrs.iter_mut().flat_map(|pdr| &mut pdr.pdi.ue_ip) {
+        ue.ipv4 = Some(kaido_n4::ChooseOr::Choose);
+    }
+    vec![plain, free5gc(2, rate), open5gs(3), chosen]
+}
+
+#[test]
+fn sessions_go_on_after_the_process_was_killed() {
+    let mut life = Life::first();
+    let mut sessions = Vec::new();
+    for request in shapes() {
+        let made = life.rig.upf.establish(&request, now()).unwrap();
+        let (teid, ue) = ends(&request, &made.created_pdrs);
+        sessions.push((made.seid, teid, ue, request.urrs));
+    }
+    let mut passed: Vec<_> = sessions.iter().map(|(_, teid, ue, _)| life.pass(*teid, ue)).collect();
+    assert_eq!(passed[0], [true; 2]);
+    assert_eq!(passed[3], [true; 2]);
+    assert!(passed.iter().all(|passed| passed.contains(&true)));
+    for _ in 0..3 {
+        let restored;
+        (life, restored) = life.again(true, |_| Volume::default());
+        assert_eq!((restored.restored, restored.refused.len()), (4, 0), "{restored:?}");
+        assert_eq!(life.rig.upf.len(), 4);
+        let again: Vec<_> = sessions.iter().map(|(_, teid, ue, _)| life.pass(*teid, ue)).collect();
+        assert_eq!(again, passed);
+    }
+    for ((seid, _, ue, urrs), [up, down]) in sessions.iter().zip(passed.drain(..)) {
+        let charged = life.charged(*seid);
+        for urr in urrs {
+            let times = |passes: bool| if passes { 400 } else { 0 };
+            let found = charged[&urr.id];
+            assert_eq!(
+                (found.uplink_bytes, found.downlink_bytes),
+                (times(up), times(down)),
+                "{ue} {}",
+                urr.id
+            );
+        }
+    }
+    // What ended does not come back.
+    let (life, restored) = life.again(true, |_| Volume::default());
+    assert_eq!((restored.restored, life.rig.upf.len()), (0, 0));
+}
+
+#[test]
+fn nothing_is_given_out_twice() {
+    let mut life = Life::first();
+    let request = shapes().pop().unwrap();
+    let (mut teids, mut ues, mut seids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut count = 0;
+    for _ in 0..4 {
+        for _ in 0..20 {
+            let made = life.rig.upf.establish(&request, now()).unwrap();
+            let (teid, ue) = ends(&request, &made.created_pdrs);
+            count += 1;
+            assert!(teids.insert(teid) && ues.insert(ue) && seids.insert(made.seid));
+        }
+        (life, _) = life.again(true, |_| Volume::default());
+        assert_eq!(life.rig.upf.len(), count);
+    }
+    for &seid in &seids {
+        life.rig.upf.delete(seid, now()).unwrap();
+    }
+    let mut again = BTreeSet::new();
+    for _ in 0..254 {
+        let made = life.rig.upf.establish(&request, now()).unwrap();
+        again.insert(ends(&request, &made.created_pdrs).1);
+    }
+    assert_eq!(again.len(), 254, "every address of the pool can be given out");
+}
+
+#[test]
+fn a_threshold_is_where_it_was() {
+    let mut life = Life::first();
+    let plan = SessionPlan { threshold: Some(1000), ..SessionPlan::ipv4(7) };
+    life.rig.upf.establish(&plan.establishment(), now()).unwrap();
+    let due = |life: &mut Life| {
+        let events = life.rig.upf.poll_events(now(), 10).into_iter();
+        let usage = events.filter_map(|event| match event {
+            SessionEvent::Usage { reports, .. } => reports[0].volume,
+            _ => None,
+        });
+        usage.collect::<Vec<_>>()
+    };
+    life.pass_times(4);
+    assert_eq!(due(&mut life), []);
+    (life, _) = life.again(true, |_| Volume::default());
+    assert_eq!(due(&mut life), []);
+    life.pass_times(1);
+    assert_eq!(due(&mut life), [volume(5)]);
+    // It was reached while nobody was there to see it.
+    life.pass_times(5);
+    (life, _) = life.again(true, |_| Volume::default());
+    assert_eq!(due(&mut life), [volume(5)]);
+}
+
+/// After a power cut counters are those of the last checkpoint: what was reported is not reported again.
+#[test]
+fn without_the_memory_of_the_counters_nothing_is_charged_twice() {
+    let mut life = Life::first();
+    let seid = life.rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
+    life.pass_times(6);
+    let query = Modification { query_all_urrs: true, ..Modification::default() };
+    let reported =
+        |life: &mut Life| life.rig.upf.modify(seid, &query, now()).unwrap().usage_reports[0].volume.unwrap();
+    assert_eq!(reported(&mut life), volume(6));
+    life.pass_times(3);
+    // A checkpoint of before the report.
+    (life, _) = life.again(false, |_| volume(2));
+    assert_eq!(reported(&mut life), volume(0));
+    life.pass_times(1);
+    assert_eq!(reported(&mut life), volume(1));
+    // And one of after it.
+    life.pass_times(4);
+    (life, _) = life.again(false, |_| volume(9));
+    assert_eq!(reported(&mut life), volume(2));
+}
+
+#[test]
+fn what_a_modification_has_changed_is_kept() {
+    let mut life = Life::first();
+    let plan = SessionPlan::ipv4(7);
+    let seid = life.rig.upf.establish(&plan.establishment(), now()).unwrap().seid;
+    let mut peer = plan.peer;
+    (peer.teid, peer.ipv4) = (Teid(9999), Some(v4("10.100.3.2")));
+    let forwarding =
+        kaido_n4::UpdateForwardingParameters { outer_header_creation: Some(peer), ..Default::default() };
+    let update =
+        UpdateFar { id: plan.downlink_far().id, forwarding: Some(forwarding), ..UpdateFar::default() };
+    let request = Modification { update_fars: vec![update], ..Modification::default() };
+    life.rig.upf.modify(seid, &request, now()).unwrap();
+    (life, _) = life.again(true, |_| Volume::default());
+    let sent = life.rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 72)));
+    // Ethernet, IPv4, UDP, four octets of GTP-U.
+    assert_eq!(sent[0].1[46..50], 9999u32.to_be_bytes());
+}
+
+#[test]
+fn what_cannot_be_had_any_more_is_refused_by_name_and_the_rest_goes_on() {
+    let mut life = Life::first();
+    let first = life.rig.upf.establish(&SessionPlan::ipv4(1).establishment(), now()).unwrap().seid;
+    let second = life.rig.upf.establish(&SessionPlan::ipv4(2).establishment(), now()).unwrap().seid;
+    life.read();
+    // Two sessions with one tunnel, which no node has made.
+    let of_first = life.kept[&0].clone();
+    let twin = [&(second.0 & !0xffff_ffff | 7).to_le_bytes()[..], &of_first[8..]].concat();
+    life.kept.insert(7, twin);
+    let restored;
+    (life, restored) = life.again(true, |_| Volume::default());
+    assert_eq!((restored.restored, restored.refused.len()), (2, 1));
+    assert!(restored.refused[0].1.to_string().contains("belongs to another session"));
+    assert_eq!(life.pass(1001, "10.60.0.1"), [true; 2]);
+    assert_eq!(life.charged(first).len(), 1);
+    let (life, restored) = life.again(true, |_| Volume::default());
+    assert_eq!((restored.restored, life.rig.upf.len()), (1, 1), "it was recorded as gone");
+}
+
+#[test]
+fn octets_that_are_no_session_are_refused() {
+    let mut life = Life::first();
+    let upf = &mut life.rig.upf;
+    assert_eq!(upf.take_in(0, &[]), Err(NoSession));
+    assert_eq!(upf.take_in(0, &[0; 40]), Err(NoSession));
+    assert_eq!(upf.take_in(u64::MAX, &[1; 400]), Err(NoSession));
+    assert!(upf.is_empty());
+}
