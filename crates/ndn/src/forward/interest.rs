@@ -2,16 +2,17 @@
 
 use arrayvec::ArrayVec;
 use kaido_engine::{DropReason, Frame};
+use kaido_ndn_tables::{
+    FaceId, HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, PitToken, PrefixLookup,
+    Prefixes, Slot,
+};
 use kaido_wire::ndn::Interest;
 
 use super::parse::{self, ParsedPacket};
 use super::strategy::{Decision, NextHopQuery, OutgoingInterest, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
 use crate::NdnDrop;
-use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
-use crate::table::{
-    HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, PrefixLookup, Prefixes, Slot,
-};
+use crate::packet::{Annotations, NackReason, Packet};
 
 /// The route of an Interest: the depth of its prefix, and its next hops.
 type Route<'g> = Option<(usize, &'g Hops)>;
@@ -181,7 +182,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     }
 
     /// Answers with cached Data.
-    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::table::CsEntryRef) {
+    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::cs::CsEntryRef) {
         let Some(frame) = self.core.cs.copy(found, || self.sink.allocate()) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NO_FRAME);
         };

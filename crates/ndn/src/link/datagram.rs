@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use kaido_engine::fragment::{FragmentInfo, Outcome, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::layout::EthernetFields;
 use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
@@ -11,7 +12,7 @@ use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 use super::udp::{Datagram, Udp};
 use super::udp_headers::{Sum, verify};
 use super::{Link, PortKind};
-use crate::{FaceId, NdnDrop};
+use crate::NdnDrop;
 
 /// A piece of a datagram that waits for the others: its IP header is at the front.
 #[derive(Debug)]

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::{Contexts, Limits, SplitFault, split};
 use kaido_engine::{DropReason, Frame, NextHop, NextHops, Output, PendingQueue, PortId, Resolution};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::{tlv, types};
 
 use super::PortKind;
 use super::datagram::Piece;
 use super::udp_headers::{put_headers, put_link};
+use crate::NdnDrop;
 use crate::face::{FaceError, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
-use crate::{FaceId, NdnDrop};
 
 /// How often it is looked whether a next hop is known by now, and whether pieces are too old.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

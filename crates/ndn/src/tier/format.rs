@@ -8,9 +8,10 @@
 //! Checksums are keyed with the secret of the superblock: who sends packets cannot make one that passes for a record when
 //! a damaged segment is searched. Who can write the file can; nothing that the file says leads out of it.
 
+use kaido_ndn_tables::NameHash;
 use kaido_wire::ndn::PACKET_MAX;
 
-use crate::table::{LEVELS, NameHash};
+use crate::cs::LEVELS;
 
 /// The version of the format; files of another are refused.
 pub(super) const VERSION: u32 = 1;

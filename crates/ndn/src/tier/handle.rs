@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_ndn_tables::NodeInstant;
 use kaido_wire::ndn::PACKET_MAX;
 
 use super::format::KEYS;
@@ -14,7 +15,6 @@ use super::place::RecordLocation;
 use super::read::Read;
 use super::shared::{Counters, Home, TierState, Wake, add, lock};
 use super::{Order, milliseconds_of};
-use crate::moment::NodeInstant;
 
 /// Octets of packets that go to the writer together.
 const ARENA_OCTETS: usize = 256 << 10;

@@ -10,7 +10,7 @@ use super::format::{
 };
 use super::shared::{TierState, add};
 use super::tombstones::Position;
-use crate::table::LEVELS;
+use crate::cs::LEVELS;
 
 /// Octets that are gathered to be written at once.
 const WRITE_MAX: usize = 1 << 20;

@@ -30,6 +30,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use kaido_ndn_tables::NameHash;
 use kaido_table::{RegionError, SetIndex};
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
@@ -40,7 +41,6 @@ pub use search::TierSearch;
 pub(crate) use shared::add;
 pub use shared::{TierCounters, Wake};
 
-use crate::table::NameHash;
 use format::{BLOCK, FormatError, PREFACE, RECORD_MAX, Superblock, UNIT, VERSION};
 use handle::Arena;
 use log::Log;

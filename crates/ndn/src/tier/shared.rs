@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
+use kaido_ndn_tables::NameHash;
 use kaido_table::SetIndex;
 
 use super::format::{Entry, PREFACE, RECORD_MAX};
@@ -15,7 +16,6 @@ use super::handle::Arena;
 use super::place::RecordLocation;
 use super::read::Read;
 use super::tombstones::{Position, Tombstones};
-use crate::table::NameHash;
 
 /// Seconds between two complaints about the disk.
 const COMPLAINT_EVERY: u64 = 60;

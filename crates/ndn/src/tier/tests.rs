@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
+use kaido_ndn_tables::text::name;
+use kaido_ndn_tables::{NodeInstant, Prefixes};
 use kaido_wire::ndn::{DataRepr, Name};
 use proptest::prelude::*;
 
@@ -11,9 +13,6 @@ use super::format::{KEYS, RECORD_HEADER};
 use super::load::keys_of;
 use super::log::{Record, Resumed};
 use super::*;
-use crate::moment::NodeInstant;
-use crate::table::Prefixes;
-use crate::table::build::name;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 

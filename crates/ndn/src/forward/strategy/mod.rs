@@ -14,11 +14,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use kaido_ndn_tables::{FaceId, HOPS_MAX, NodeInstant, OutRecord, Pit, Slot};
 
 use super::measurements::{MeasurementRef, Measurements};
-use crate::moment::NodeInstant;
-use crate::packet::FaceId;
-use crate::table::{HOPS_MAX, OutRecord, Pit, Slot};
 
 /// The first time in which an Interest that comes again is not sent again; it doubles each time one is (NFD).
 const SUPPRESSION_INITIAL_MS: u16 = 10;
@@ -232,8 +230,9 @@ impl StrategyChoice {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use kaido_ndn_tables::{NameHash, PitSettings, Prefixes, Selectors};
+
     use super::*;
-    use crate::table::{NameHash, PitSettings, Prefixes, Selectors};
 
     /// A pending Interest and its route.
     pub(super) struct Rig {

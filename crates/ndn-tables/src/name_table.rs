@@ -76,20 +76,35 @@ struct NameEntry<T> {
 const _: () = assert!(size_of::<NameEntry<[u64; 2]>>() + size_of::<NameKey>() == 64);
 
 /// A prefix could not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameTableError {
     /// It is no name.
-    #[error(transparent)]
-    Name(#[from] NameError),
+    Name(NameError),
     /// More than [`DEPTH_MAX`] components.
-    #[error("more than {DEPTH_MAX} components")]
     Deep,
     /// The table is full.
-    #[error("the table is full")]
     Full,
     /// Another prefix has the same hash of 64 bits: chance, as the hash is secret.
-    #[error("another prefix has the same hash")]
     Collision,
+}
+
+impl fmt::Display for NameTableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(error) => error.fmt(f),
+            Self::Deep => write!(f, "more than {DEPTH_MAX} components"),
+            Self::Full => f.write_str("the table is full"),
+            Self::Collision => f.write_str("another prefix has the same hash"),
+        }
+    }
+}
+
+impl std::error::Error for NameTableError {}
+
+impl From<NameError> for NameTableError {
+    fn from(error: NameError) -> Self {
+        Self::Name(error)
+    }
 }
 
 /// What only writers use.
@@ -409,8 +424,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::names::build::{name, with_digest};
     use super::*;
+    use crate::text::{name, with_digest};
 
     fn table<T: Send + Sync>(prefixes_max: u32) -> (NameTable<T>, Reader, NameHash) {
         let (domain, hash) = (Domain::new(), NameHash::fixed(5));

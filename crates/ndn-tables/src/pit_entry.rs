@@ -6,12 +6,9 @@
 //!   line 3      what few have: a longer token, more records, a longer name, a strategy's word
 //! ```
 
-use crate::face::Account;
-use crate::moment::NodeInstant;
-use crate::packet::{FaceId, NackReason, PitToken};
-
 use super::chains::NONE;
 use super::pit::Slot;
+use crate::{Account, FaceId, NodeInstant, PitToken};
 
 /// Octets of a name that lie in its entry.
 pub(super) const NAME_INLINE: usize = 128;
@@ -51,28 +48,6 @@ pub enum NackSeverity {
     NoRoute,
     /// Not said, or another reason.
     Other,
-}
-
-impl From<NackReason> for NackSeverity {
-    fn from(reason: NackReason) -> Self {
-        match reason {
-            NackReason::Congestion => Self::Congestion,
-            NackReason::Duplicate => Self::Duplicate,
-            NackReason::NoRoute => Self::NoRoute,
-            NackReason::None | NackReason::Other(_) => Self::Other,
-        }
-    }
-}
-
-impl From<NackSeverity> for NackReason {
-    fn from(severity: NackSeverity) -> Self {
-        match severity {
-            NackSeverity::Congestion => Self::Congestion,
-            NackSeverity::Duplicate => Self::Duplicate,
-            NackSeverity::NoRoute => Self::NoRoute,
-            NackSeverity::Other => Self::None,
-        }
-    }
 }
 
 /// An upstream that was asked.

@@ -7,6 +7,7 @@
 //! Data with a token of ours is found in one access; the name is compared all the same. Data without one is looked for
 //! by its whole name, and by its prefixes of those depths at which Interests wait that may be prefixes.
 
+use std::fmt;
 use std::time::Duration;
 
 use kaido_table::{HashIndex, RegionError, Slots, VacantEntry, Wheel, prefetch};
@@ -15,9 +16,7 @@ use super::chains::Chains;
 use super::names::{DEPTH_MAX, Prefixes};
 use super::pit_accounts::Accounts;
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, Selectors, flag};
-use crate::face::Account;
-use crate::moment::NodeInstant;
-use crate::packet::PitToken;
+use crate::{Account, NodeInstant, PitToken};
 
 /// Downstreams that can wait for one entry.
 pub const DOWNSTREAMS_MAX: u8 = 128;
@@ -92,24 +91,33 @@ impl Slot {
 pub struct Siblings(usize);
 
 /// A bound of the PIT was met; it is as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PitFull {
     /// As many Interests wait as may, or the rest of a long name has no room.
-    #[error("no room for another Interest")]
     Entries,
     /// [`SIBLINGS_MAX`] Interests of the name wait.
-    #[error("{SIBLINGS_MAX} Interests of the name wait")]
     Siblings,
     /// The entry was erased.
-    #[error("the Interest does not wait any more")]
     Gone,
     /// The entry has as many records as it may, or all have together.
-    #[error("no room for another record")]
     Records,
     /// Its host or application, or all hosts together, have as many waiting as they may.
-    #[error("as many Interests wait as may")]
     Account,
 }
+
+impl fmt::Display for PitFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries => f.write_str("no room for another Interest"),
+            Self::Siblings => write!(f, "{SIBLINGS_MAX} Interests of the name wait"),
+            Self::Gone => f.write_str("the Interest does not wait any more"),
+            Self::Records => f.write_str("no room for another record"),
+            Self::Account => f.write_str("as many Interests wait as may"),
+        }
+    }
+}
+
+impl std::error::Error for PitFull {}
 
 /// What a token of ours says of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +230,7 @@ impl Pit {
 
     /// The hash and the nonce with which the entry of a token will be among the dead.
     #[inline(always)]
-    pub(crate) fn nonce_of(&self, token: &PitToken) -> Option<(u64, u32)> {
+    pub fn nonce_of(&self, token: &PitToken) -> Option<(u64, u32)> {
         let (_, slot) = self.read_token(token)?;
         self.entries.get(slot as usize).map(|entry| (entry.hash, entry.out().map_or(0, |out| out.nonce)))
     }
@@ -492,12 +500,12 @@ impl Pit {
 
     /// Whether an entry's Interest waits for the tier on disk.
     #[inline]
-    pub(crate) fn is_parked(&self, slot: Slot) -> bool {
+    pub fn is_parked(&self, slot: Slot) -> bool {
         self.entry(slot).is_some_and(|entry| entry.flags & flag::PARKED != 0)
     }
 
     /// Says whether it does.
-    pub(crate) fn set_parked(&mut self, slot: Slot, is_parked: bool) {
+    pub fn set_parked(&mut self, slot: Slot, is_parked: bool) {
         let Some(number) = self.live(slot) else { return };
         let flags = &mut self.entries[number as usize].flags;
         *flags = *flags & !flag::PARKED | if is_parked { flag::PARKED } else { 0 };
@@ -540,10 +548,10 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::super::names::NameHash;
-    use super::super::names::build::{name, with_digest};
     use super::super::pit_entry::NackSeverity;
     use super::*;
-    use crate::packet::FaceId;
+    use crate::FaceId;
+    use crate::text::{name, with_digest};
 
     pub(in super::super) const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };
     pub(in super::super) const PREFIX: Selectors = Selectors { can_be_prefix: true, must_be_fresh: false };

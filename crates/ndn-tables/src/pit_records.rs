@@ -3,7 +3,7 @@
 use super::chains::NONE;
 use super::pit::{DOWNSTREAMS_MAX, Pit, PitFull, Slot, UPSTREAMS_MAX};
 use super::pit_entry::{InRecord, NackSeverity, OutRecord};
-use crate::packet::FaceId;
+use crate::FaceId;
 
 /// How a nonce has been met before in an entry, as a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,10 +159,10 @@ impl Pit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::name;
     use super::super::pit::tests::{PLAIN, downstream, insert, pit};
     use super::*;
-    use crate::moment::NodeInstant;
+    use crate::NodeInstant;
+    use crate::text::name;
 
     #[test]
     fn nonces_are_known_by_where_they_were_met() {

@@ -2,7 +2,7 @@
 //! long name cost as many as there are entries for one of them, so that none of the stores can be used up alone.
 
 use super::pit::PitSettings;
-use crate::face::Account;
+use crate::Account;
 
 /// What is used of a PIT, by account.
 #[derive(Debug)]
@@ -58,13 +58,13 @@ impl Accounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::name;
     use super::super::pit::tests::{PLAIN, downstream, hashed, insert};
     use super::super::pit::{Pit, PitFull};
     use super::super::pit_entry::{InRecord, OutRecord};
     use super::*;
-    use crate::moment::NodeInstant;
-    use crate::packet::FaceId;
+    use crate::FaceId;
+    use crate::NodeInstant;
+    use crate::text::name;
 
     const HOST: Account = Account::of_host(1);
     const OTHER: Account = Account::of_host(2);

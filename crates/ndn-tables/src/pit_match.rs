@@ -129,10 +129,10 @@ impl<'p, I: Iterator<Item = &'p [u8]>> Pieces<I> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::{name, with_digest};
     use super::super::pit::tests::{PLAIN, PREFIX, hashed, insert, pit};
     use super::super::pit_entry::Selectors;
     use super::*;
+    use crate::text::{name, with_digest};
 
     fn satisfied(pit: &Pit, name: &[u8], digest: [u8; 32]) -> Vec<Slot> {
         let mut found = Vec::new();

@@ -6,6 +6,7 @@
 //!   hash 0      hash 1            hash 2     hash 3 = of the whole name
 //! ```
 
+use std::fmt;
 use std::ops::Range;
 
 use kaido_table::Seed;
@@ -26,15 +27,24 @@ const IMPLICIT_DIGEST: u8 = 1;
 const IMPLICIT_DIGEST_OCTETS: usize = 34;
 
 /// A name that the tables do not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// A component's type or length runs past the end.
-    #[error("a component runs past the end of the name")]
     Malformed,
     /// More than [`COMPONENTS_MAX`] components or [`NAME_OCTETS_MAX`] octets.
-    #[error("more than {COMPONENTS_MAX} components or {NAME_OCTETS_MAX} octets")]
     TooLong,
 }
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("a component runs past the end of the name"),
+            Self::TooLong => write!(f, "more than {COMPONENTS_MAX} components or {NAME_OCTETS_MAX} octets"),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
 
 /// The keyed hash of names: who chooses names cannot choose where they lie in a table. All workers have the same, as it
 /// also tells which of them a name belongs to.
@@ -61,12 +71,12 @@ impl NameHash {
     }
 
     /// With a secret that was kept.
-    pub(crate) const fn of_secret([first, second, root]: [u64; 3]) -> Self {
+    pub const fn of_secret([first, second, root]: [u64; 3]) -> Self {
         Self { first, second, root }
     }
 
     /// The secret.
-    pub(crate) const fn secret(&self) -> [u64; 3] {
+    pub const fn secret(&self) -> [u64; 3] {
         [self.first, self.second, self.root]
     }
 
@@ -109,7 +119,7 @@ impl NameHash {
     /// # Errors
     /// [`NameError::Malformed`].
     #[inline]
-    pub(crate) fn plain(&self, name: &[u8]) -> Result<u64, NameError> {
+    pub fn plain(&self, name: &[u8]) -> Result<u64, NameError> {
         let (mut state, mut at) = (self.root, 0);
         while at < name.len() {
             let len = component_len(&name[at..]).ok_or(NameError::Malformed)?;
@@ -125,7 +135,7 @@ impl NameHash {
     /// As [`NameHash::plain`], of the names that [`Prefixes::fill_plain`] takes, and read as it does: `octets` begin with the `len`
     /// octets of the name, and have [`STEP`] more. `None` when it is another name.
     #[inline(always)]
-    pub(crate) fn plain_in_steps(&self, octets: &[u8], len: usize) -> Option<u64> {
+    pub fn plain_in_steps(&self, octets: &[u8], len: usize) -> Option<u64> {
         let (mut state, mut at) = (self.root, 0);
         while at < len {
             (state, at) = self.plain_component(state, octets, at)?;
@@ -181,7 +191,7 @@ fn first_of(block: &[u8; STEP], octets: usize) -> [u64; 2] {
 
 /// Octets of the component that a name begins with, type and length included; `None` when it runs past the end.
 #[inline(always)]
-pub(crate) fn component_len(name: &[u8]) -> Option<usize> {
+pub fn component_len(name: &[u8]) -> Option<usize> {
     if let [typ, len, ..] = name
         && *typ < 253
         && *len < 253
@@ -194,7 +204,7 @@ pub(crate) fn component_len(name: &[u8]) -> Option<usize> {
 
 /// Whether the component of so many octets that a name's rest begins with is an implicit digest: it is the last one.
 #[inline(always)]
-pub(crate) fn is_digest(rest: &[u8], len: usize) -> bool {
+pub fn is_digest(rest: &[u8], len: usize) -> bool {
     rest.first() == Some(&IMPLICIT_DIGEST) && len == IMPLICIT_DIGEST_OCTETS && len == rest.len()
 }
 
@@ -231,8 +241,7 @@ pub fn components(name: &[u8]) -> impl Iterator<Item = Result<Range<usize>, Name
 }
 
 /// The hashes of a name and of its prefixes. Scratch memory: made once, filled for one name after the other.
-#[derive(Clone, Debug)]
-#[cfg_attr(test, derive(PartialEq))]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Prefixes {
     /// Where each prefix ends in the name's octets, by its components.
     ends: [u16; DEPTH_MAX + 1],
@@ -350,35 +359,12 @@ impl Prefixes {
     }
 }
 
-/// Names for tests, from their components' texts.
-#[cfg(test)]
-pub(crate) mod build {
-    /// The octets of a name written with slashes.
-    pub(crate) fn name(text: &str) -> Vec<u8> {
-        let mut octets = Vec::new();
-        for component in text.split('/').filter(|component| !component.is_empty()) {
-            octets.push(8);
-            match component.len() {
-                len @ 0..253 => octets.push(u8::try_from(len).unwrap()),
-                len => octets.extend([&[253][..], &u16::try_from(len).unwrap().to_be_bytes()].concat()),
-            }
-            octets.extend(component.as_bytes());
-        }
-        octets
-    }
-
-    /// With an implicit digest.
-    pub(crate) fn with_digest(text: &str, digest: [u8; 32]) -> Vec<u8> {
-        [&name(text)[..], &[1, 32], &digest].concat()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::build::{name, with_digest};
     use super::*;
+    use crate::text::{name, with_digest};
 
     #[test]
     fn prefixes_hash_as_names() {

@@ -6,7 +6,7 @@ use kaido_table::{OccupiedEntry, VacantEntry};
 use super::names::Prefixes;
 use super::pit::{BEYOND, Pit};
 use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
-use crate::packet::{FaceId, PitToken};
+use crate::{FaceId, PitToken};
 
 /// A pending Interest of one downstream and one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,11 +100,11 @@ impl Pit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::{name, with_digest};
     use super::super::pit::tests::{PLAIN, PREFIX, downstream, hashed, insert, pit};
     use super::super::pit_entry::Selectors;
     use super::*;
-    use crate::moment::NodeInstant;
+    use crate::NodeInstant;
+    use crate::text::{name, with_digest};
 
     #[test]
     fn data_is_for_one_alone_by_its_token_and_name() {

@@ -1,0 +1,45 @@
+//! The tables of an NDN forwarder (packet format 0.3): what is known of names.
+//!
+//! - [`Pit`]: the Interests that wait for Data, of one worker;
+//! - [`Fib`]: where Interests go, by the longest prefix, read by all workers while one thread writes;
+//!   [`NameTable`] is the same for other values;
+//! - [`DeadNonces`]: the Interests that have left the PIT and may still go round;
+//! - [`NameHash`], [`Prefixes`]: a name and all its prefixes, hashed with a secret in one pass.
+//!
+//! They know octets of names, numbers of faces and an instant that the caller gives; no packet, link or clock.
+
+mod account;
+mod chains;
+mod dead_nonces;
+mod face_id;
+mod fib;
+mod name_table;
+mod names;
+mod node_instant;
+mod pit;
+mod pit_accounts;
+mod pit_entry;
+mod pit_fast;
+mod pit_match;
+mod pit_records;
+mod pit_token;
+pub mod text;
+
+pub use account::Account;
+pub use dead_nonces::DeadNonces;
+pub use face_id::FaceId;
+pub use fib::{Fib, FibError, HOPS_MAX, Hop, Hops};
+pub use name_table::{Lookup, NameTable, NameTableError, PrefixLookup};
+pub use names::{
+    COMPONENTS_MAX, DEPTH_MAX, NAME_OCTETS_MAX, NameError, NameHash, Prefixes, STEP, component_len,
+    components, is_digest,
+};
+pub use node_instant::NodeInstant;
+pub use pit::{
+    DOWNSTREAMS_MAX, Pit, PitFull, PitSettings, SIBLINGS_MAX, Siblings, Slot, TOKEN_LEN, TokenFound,
+    UPSTREAMS_MAX,
+};
+pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
+pub use pit_fast::SingleDownstream;
+pub use pit_records::NonceSeen;
+pub use pit_token::PitToken;
