@@ -23,7 +23,6 @@ KNOWN = {
     "dpdk": 3,
     "engine": 3,
     "ndn": 4,
-    "ndn-tables": 3,
     "node": 5,
     "pfcp": 3,
     "upf": 14,

@@ -9,7 +9,6 @@
 //! They know octets of names, numbers of faces and an instant that the caller gives; no packet, link or clock.
 
 mod account;
-mod chains;
 mod dead_nonces;
 mod face_id;
 mod fib;
@@ -17,11 +16,6 @@ mod name_table;
 mod names;
 mod node_instant;
 mod pit;
-mod pit_accounts;
-mod pit_entry;
-mod pit_fast;
-mod pit_match;
-mod pit_records;
 mod pit_token;
 pub mod text;
 
@@ -36,10 +30,7 @@ pub use names::{
 };
 pub use node_instant::NodeInstant;
 pub use pit::{
-    DOWNSTREAMS_MAX, Pit, PitFull, PitSettings, SIBLINGS_MAX, Siblings, Slot, TOKEN_LEN, TokenFound,
-    UPSTREAMS_MAX,
+    DOWNSTREAMS_MAX, InRecord, NackSeverity, NonceSeen, OutRecord, Pit, PitFull, PitSettings, SIBLINGS_MAX,
+    Selectors, Siblings, SingleDownstream, Slot, TOKEN_LEN, TokenFound, UPSTREAMS_MAX,
 };
-pub use pit_entry::{InRecord, NackSeverity, OutRecord, Selectors};
-pub use pit_fast::SingleDownstream;
-pub use pit_records::NonceSeen;
 pub use pit_token::PitToken;

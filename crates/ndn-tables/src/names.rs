@@ -225,6 +225,7 @@ fn long_component_len(name: &[u8]) -> Option<usize> {
 }
 
 /// Where the components of a name lie in its octets.
+#[inline]
 pub fn components(name: &[u8]) -> impl Iterator<Item = Result<Range<usize>, NameError>> {
     let mut at = 0;
     std::iter::from_fn(move || {

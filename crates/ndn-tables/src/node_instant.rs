@@ -12,11 +12,13 @@ const TICK_SHIFT: u32 = 20;
 
 impl NodeInstant {
     /// When a node that began at `epoch` has this instant.
+    #[inline]
     pub fn at(epoch: Instant, now: Instant) -> Self {
         Self(nanoseconds(now.saturating_duration_since(epoch)))
     }
 
     /// A moment by its nanoseconds.
+    #[inline]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
@@ -52,6 +54,7 @@ impl NodeInstant {
     }
 
     /// When a tick begins.
+    #[inline]
     pub const fn of_tick(tick: u64) -> Self {
         Self(tick << TICK_SHIFT)
     }

@@ -3,9 +3,11 @@
 
 use kaido_table::{OccupiedEntry, VacantEntry};
 
-use super::names::Prefixes;
-use super::pit::{BEYOND, Pit};
-use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
+use super::Pit;
+use super::entry::{Entry, NAME_INLINE, flag};
+use super::limits::BEYOND;
+use super::records::{InRecord, OutRecord};
+use crate::names::Prefixes;
 use crate::{FaceId, PitToken};
 
 /// A pending Interest of one downstream and one upstream.
@@ -100,8 +102,8 @@ impl Pit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pit::tests::{PLAIN, PREFIX, downstream, hashed, insert, pit};
-    use super::super::pit_entry::Selectors;
+    use super::super::Selectors;
+    use super::super::fixture::{PLAIN, PREFIX, downstream, hashed, insert, pit};
     use super::*;
     use crate::NodeInstant;
     use crate::text::{name, with_digest};

@@ -1,7 +1,7 @@
 //! What of the PIT each host and each application has, in units of an entry: a record beyond the first and a piece of a
 //! long name cost as many as there are entries for one of them, so that none of the stores can be used up alone.
 
-use super::pit::PitSettings;
+use super::settings::PitSettings;
 use crate::Account;
 
 /// What is used of a PIT, by account.
@@ -58,9 +58,9 @@ impl Accounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pit::tests::{PLAIN, downstream, hashed, insert};
-    use super::super::pit::{Pit, PitFull};
-    use super::super::pit_entry::{InRecord, OutRecord};
+    use super::super::fixture::{PLAIN, downstream, hashed, insert};
+    use super::super::records::{InRecord, OutRecord};
+    use super::super::{Pit, PitFull};
     use super::*;
     use crate::FaceId;
     use crate::NodeInstant;

@@ -1,0 +1,31 @@
+//! What tests of the PIT begin with.
+
+use std::time::Duration;
+
+use super::{InRecord, Pit, PitFull, PitSettings, Selectors, Slot};
+use crate::names::{NameHash, Prefixes};
+use crate::{Account, FaceId, NodeInstant, PitToken};
+
+pub(super) const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };
+pub(super) const PREFIX: Selectors = Selectors { can_be_prefix: true, must_be_fresh: false };
+
+pub(super) fn pit(entries: u32) -> Pit {
+    let settings = PitSettings { records: 4, name_chunks: 8, ..PitSettings::for_entries(entries, 3) };
+    Pit::new(&settings, NodeInstant::default()).unwrap()
+}
+
+pub(super) fn hashed(name: &[u8]) -> Prefixes {
+    let mut prefixes = Prefixes::default();
+    prefixes.fill(&NameHash::fixed(1), name).unwrap();
+    prefixes
+}
+
+pub(super) fn insert(pit: &mut Pit, name: &[u8], selectors: Selectors) -> Result<Slot, PitFull> {
+    let siblings = pit.find_or_siblings(name, &hashed(name), selectors).unwrap_err();
+    pit.insert(name, &hashed(name), selectors, siblings)
+}
+
+pub(super) fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {
+    let expires = NodeInstant::default() + Duration::from_millis(expires_ms);
+    InRecord { expires, face: FaceId(face), nonce, token: PitToken::NONE, account: Account::default() }
+}
