@@ -30,7 +30,7 @@ pub use names::{
 };
 pub use node_instant::NodeInstant;
 pub use pit::{
-    DOWNSTREAMS_MAX, InRecord, NackSeverity, NonceSeen, OutRecord, Pit, PitFull, PitSettings, SIBLINGS_MAX,
-    Selectors, Siblings, SingleDownstream, Slot, TOKEN_LEN, TokenFound, UPSTREAMS_MAX,
+    DOWNSTREAMS_MAX, InRecord, NackSeverity, NonceSeen, OutRecord, Pit, PitEntry, PitFull, PitSettings,
+    SIBLINGS_MAX, Selectors, SingleDownstream, Slot, TOKEN_LEN, TokenFound, UPSTREAMS_MAX, VacantPitEntry,
 };
 pub use pit_token::PitToken;

@@ -9,7 +9,7 @@ impl Pit {
     /// Whether Data of this name satisfies an entry; `digest` makes the Data's implicit digest, and is asked only by
     /// an Interest that names one and has the Data's name otherwise.
     pub fn accepts(&self, slot: Slot, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {
-        self.entry(slot).is_some_and(|entry| self.is_satisfied(entry, name, digest))
+        self.get(slot).is_some_and(|entry| self.is_satisfied(entry, name, digest))
     }
 
     fn is_satisfied(&self, entry: &Entry, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {

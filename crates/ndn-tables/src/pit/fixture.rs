@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{InRecord, Pit, PitFull, PitSettings, Selectors, Slot};
+use super::{InRecord, Pit, PitEntry, PitFull, PitSettings, Selectors, Slot};
 use crate::names::{NameHash, Prefixes};
 use crate::{Account, FaceId, NodeInstant, PitToken};
 
@@ -21,8 +21,10 @@ pub(super) fn hashed(name: &[u8]) -> Prefixes {
 }
 
 pub(super) fn insert(pit: &mut Pit, name: &[u8], selectors: Selectors) -> Result<Slot, PitFull> {
-    let siblings = pit.find_or_siblings(name, &hashed(name), selectors).unwrap_err();
-    pit.insert(name, &hashed(name), selectors, siblings)
+    match pit.entry(name, &hashed(name), selectors) {
+        PitEntry::Vacant(vacant) => vacant.insert(),
+        PitEntry::Occupied(slot) => panic!("{slot:?} has the name"),
+    }
 }
 
 pub(super) fn downstream(face: u32, nonce: u32, expires_ms: u64) -> InRecord {

@@ -27,14 +27,12 @@ mod token;
 
 use kaido_table::{HashIndex, RegionError, Slots, Wheel};
 
-use crate::names::Prefixes;
 use crate::{Account, NodeInstant};
 use accounts::Accounts;
 use chains::Chains;
 use entry::{Entry, NAME_INLINE, flag};
 pub use fast::SingleDownstream;
-pub use find::Siblings;
-use find::kind_of;
+pub use find::{PitEntry, VacantPitEntry};
 pub use full::PitFull;
 use limits::{BEYOND, NAME_CHUNK};
 pub use limits::{DOWNSTREAMS_MAX, SIBLINGS_MAX, UPSTREAMS_MAX};
@@ -104,7 +102,7 @@ impl Pit {
 
     /// Whether an account may have another entry with a name of so many octets.
     #[inline]
-    pub fn has_room(&self, account: Account, name_len: usize) -> bool {
+    fn has_room(&self, account: Account, name_len: usize) -> bool {
         self.accounts.has_room(account, self.cost(name_len))
     }
 
@@ -116,47 +114,6 @@ impl Pit {
         1 + self.accounts.chunk * u32::try_from(pieces).unwrap_or(u32::MAX)
     }
 
-    /// Makes an entry for a name and its selectors, of which [`Pit::find_or_siblings`] has just said that there is none.
-    ///
-    /// # Errors
-    /// [`PitFull`].
-    #[inline]
-    pub fn insert(
-        &mut self,
-        name: &[u8],
-        prefixes: &Prefixes,
-        selectors: Selectors,
-        Siblings(siblings): Siblings,
-    ) -> Result<Slot, PitFull> {
-        if siblings >= SIBLINGS_MAX {
-            return Err(PitFull::Siblings);
-        }
-        let hash = prefixes.whole();
-        let slot = self.free.pop().or_else(|| self.entries.push(Entry::EMPTY)).ok_or(PitFull::Entries)?;
-        if !self.index.insert(hash, slot) {
-            self.free.push(slot);
-            return Err(PitFull::Entries);
-        }
-        let entry = &mut self.entries[slot as usize];
-        entry.hash = hash;
-        // Both are bounded by what a name may be.
-        entry.name_len = u16::try_from(name.len()).unwrap_or(u16::MAX);
-        entry.depth = u8::try_from(prefixes.components().min(BEYOND)).unwrap_or(u8::MAX);
-        entry.flags = entry.flags & flag::ARMED | flag::LIVE | kind_of(prefixes, selectors);
-        let inline = name.len().min(NAME_INLINE);
-        entry.name[..inline].copy_from_slice(&name[..inline]);
-        if selectors.can_be_prefix {
-            let depth = usize::from(entry.depth);
-            self.prefixes[depth] += 1;
-            self.depths |= 1 << depth;
-        }
-        if name.len() > NAME_INLINE && !self.put_rest(slot, &name[NAME_INLINE..]) {
-            self.erase_number(slot);
-            return Err(PitFull::Entries);
-        }
-        Ok(self.entries[slot as usize].handle(slot))
-    }
-
     /// The number of the entry that a handle is of, unless it was erased.
     #[inline(always)]
     fn live(&self, Slot { number, generation }: Slot) -> Option<u32> {
@@ -166,7 +123,7 @@ impl Pit {
 
     /// As [`Pit::live`], the entry.
     #[inline(always)]
-    fn entry(&self, slot: Slot) -> Option<&Entry> {
+    fn get(&self, slot: Slot) -> Option<&Entry> {
         let entry = self.entries.get(slot.number as usize)?;
         (entry.generation == slot.generation && entry.is_live()).then_some(entry)
     }
@@ -237,13 +194,13 @@ impl Pit {
     /// The hash of an entry's name, without an implicit digest.
     #[inline]
     pub fn hash(&self, slot: Slot) -> Option<u64> {
-        self.entry(slot).map(|entry| entry.hash)
+        self.get(slot).map(|entry| entry.hash)
     }
 
     /// What an entry's Interests select; nothing of one that was erased.
     #[inline]
     pub fn selectors(&self, slot: Slot) -> Selectors {
-        let flags = self.entry(slot).map_or(0, |entry| entry.flags);
+        let flags = self.get(slot).map_or(0, |entry| entry.flags);
         Selectors {
             can_be_prefix: flags & flag::CAN_BE_PREFIX != 0,
             must_be_fresh: flags & flag::MUST_BE_FRESH != 0,
@@ -253,7 +210,7 @@ impl Pit {
     /// Whether an entry's Interest waits for the tier on disk.
     #[inline]
     pub fn is_parked(&self, slot: Slot) -> bool {
-        self.entry(slot).is_some_and(|entry| entry.flags & flag::PARKED != 0)
+        self.get(slot).is_some_and(|entry| entry.flags & flag::PARKED != 0)
     }
 
     /// Says whether it does.

@@ -10,7 +10,7 @@ pub(super) struct NameChunk(pub(super) [u8; NAME_CHUNK]);
 impl Pit {
     /// The name of an entry; none of one that was erased.
     pub fn name(&self, slot: Slot) -> Vec<u8> {
-        let Some(entry) = self.entry(slot) else { return Vec::new() };
+        let Some(entry) = self.get(slot) else { return Vec::new() };
         self.name_pieces(entry, usize::from(entry.name_len)).0.flatten().copied().collect()
     }
 

@@ -6,7 +6,7 @@ use super::{Pit, PitFull, Slot};
 use crate::{Account, FaceId, NodeInstant, PitToken};
 
 /// A downstream that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InRecord {
     /// Until when it waits.
     pub expires: NodeInstant,
@@ -73,7 +73,7 @@ impl Pit {
     #[inline]
     pub fn downstreams(&self, slot: Slot) -> impl Iterator<Item = InRecord> {
         let (first, more) =
-            self.entry(slot).map_or((None, NONE), |entry| (entry.input(), entry.rest().ins_more));
+            self.get(slot).map_or((None, NONE), |entry| (entry.input(), entry.rest().ins_more));
         first.into_iter().chain(self.ins.iter(more).copied())
     }
 
@@ -81,7 +81,7 @@ impl Pit {
     #[inline]
     pub fn upstreams(&self, slot: Slot) -> impl Iterator<Item = OutRecord> {
         let (first, more) =
-            self.entry(slot).map_or((None, NONE), |entry| (entry.out(), entry.rest().outs_more));
+            self.get(slot).map_or((None, NONE), |entry| (entry.out(), entry.rest().outs_more));
         first.into_iter().chain(self.outs.iter(more).copied())
     }
 
@@ -92,7 +92,7 @@ impl Pit {
     }
 
     /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does. For the first one,
-    /// whether there [is room](Pit::has_room) is to be asked before.
+    /// whether there [is room](super::VacantPitEntry::has_room) is to be asked before.
     ///
     /// # Errors
     /// [`PitFull::Records`], [`PitFull::Account`], [`PitFull::Gone`].
@@ -187,7 +187,7 @@ impl Pit {
     /// The strategy's own word of an entry, zero at first.
     #[inline]
     pub fn strategy(&self, slot: Slot) -> u64 {
-        self.entry(slot).map_or(0, |entry| entry.rest().strategy)
+        self.get(slot).map_or(0, |entry| entry.rest().strategy)
     }
 
     /// Keeps the strategy's own word of an entry.

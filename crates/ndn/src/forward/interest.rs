@@ -3,8 +3,8 @@
 use arrayvec::ArrayVec;
 use kaido_engine::{DropReason, Frame};
 use kaido_ndn_tables::{
-    FaceId, HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, PitToken, PrefixLookup,
-    Prefixes, Slot,
+    FaceId, HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitEntry, PitFull, PitToken,
+    PrefixLookup, Prefixes, Slot,
 };
 use kaido_wire::ndn::Interest;
 
@@ -43,8 +43,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         let name = &packet.frame.data()[parsed.name()];
         let hash = prefixes.whole();
-        let (slot, was_pending) = match self.core.pit.find_or_siblings(name, prefixes, parsed.selectors) {
-            Ok(slot) => {
+        let (slot, was_pending) = match self.core.pit.entry(name, prefixes, parsed.selectors) {
+            PitEntry::Occupied(slot) => {
                 let seen = self.core.pit.nonce_seen(slot, nonce, packet.face);
                 // From the other end of a link the same Interest twice is no loop.
                 let is_repeated = !ingress.is_multi_access && seen.in_same;
@@ -53,17 +53,17 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                 }
                 (slot, true)
             }
-            Err(siblings) => {
+            PitEntry::Vacant(vacant) => {
                 self.core.cs.asked(hash);
                 if self.core.cs.is_on()
                     && let Some(found) = self.core.cs.find(name, prefixes, parsed.selectors, self.now)
                 {
                     return self.answer(packet, ingress, found);
                 }
-                if !self.core.pit.has_room(ingress.account, name.len()) {
+                if !vacant.has_room(ingress.account) {
                     return self.full(packet, ingress, PitFull::Account);
                 }
-                match self.core.pit.insert(name, prefixes, parsed.selectors, siblings) {
+                match vacant.insert() {
                     Ok(slot) => (slot, false),
                     Err(full) => return self.full(packet, ingress, full),
                 }

@@ -230,7 +230,7 @@ impl StrategyChoice {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use kaido_ndn_tables::{NameHash, PitSettings, Prefixes, Selectors};
+    use kaido_ndn_tables::{NameHash, PitEntry, PitSettings, Prefixes, Selectors};
 
     use super::*;
 
@@ -261,8 +261,10 @@ pub(super) mod tests {
         fn interest(pit: &mut Pit, number: u8) -> Slot {
             let (name, mut prefixes) = ([8, 1, number], Prefixes::default());
             prefixes.fill(&NameHash::fixed(1), &name).unwrap();
-            let siblings = pit.find_or_siblings(&name, &prefixes, Selectors::default()).unwrap_err();
-            pit.insert(&name, &prefixes, Selectors::default(), siblings).unwrap()
+            match pit.entry(&name, &prefixes, Selectors::default()) {
+                PitEntry::Vacant(vacant) => vacant.insert().unwrap(),
+                PitEntry::Occupied(slot) => panic!("{slot:?} has the name"),
+            }
         }
 
         /// Another Interest of the route.
