@@ -7,6 +7,10 @@
 //! - [`NameHash`], [`Prefixes`]: a name and all its prefixes, hashed with a secret in one pass.
 //!
 //! They know octets of names, numbers of faces and an instant that the caller gives; no packet, link or clock.
+//!
+//! ```
+#![doc = include_str!("../examples/pit.rs")]
+//! ```
 
 mod account;
 mod dead_nonces;
