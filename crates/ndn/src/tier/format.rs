@@ -204,6 +204,15 @@ impl Entry {
     }
 }
 
+/// A packet to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'p> {
+    /// The hash of its name, and those of the prefixes by which it is found; 0 is none.
+    pub(super) keys: [u64; KEYS],
+    pub(super) fresh_until_ms: u64,
+    pub(super) packet: &'p [u8],
+}
+
 /// What is said before a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHeader {

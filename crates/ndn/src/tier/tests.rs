@@ -9,9 +9,9 @@ use kaido_ndn_tables::{NodeInstant, Prefixes};
 use kaido_wire::ndn::{DataRepr, Name};
 use proptest::prelude::*;
 
-use super::format::{KEYS, RECORD_HEADER};
+use super::format::{KEYS, RECORD_HEADER, Record};
 use super::load::keys_of;
-use super::log::{Record, Resumed};
+use super::log::Resumed;
 use super::*;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
