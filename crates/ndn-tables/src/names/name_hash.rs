@@ -75,7 +75,8 @@ impl NameHash {
         components(name).try_fold(self.root, |state, component| Ok(self.extend(state, &name[component?])))
     }
 
-    /// The hash of a name of any depth, without an implicit digest: [`Prefixes::whole`] without the prefixes.
+    /// The hash of a name of any depth, without an implicit digest:
+    /// [`Prefixes::whole`](super::Prefixes::whole) without the prefixes.
     ///
     /// # Errors
     /// [`NameError::Malformed`].
@@ -93,8 +94,8 @@ impl NameHash {
         Ok(state)
     }
 
-    /// As [`NameHash::plain`], of the names that [`Prefixes::fill_plain`] takes, and read as it does: `octets` begin with the `len`
-    /// octets of the name, and have [`STEP`] more. `None` when it is another name.
+    /// As [`NameHash::plain`], of the names that [`Prefixes::fill_plain`](super::Prefixes::fill_plain) takes, and read
+    /// as it does: `octets` begin with the `len` octets of the name, and have [`STEP`] more. `None` when it is another name.
     #[inline(always)]
     pub fn plain_in_steps(&self, octets: &[u8], len: usize) -> Option<u64> {
         let (mut state, mut at) = (self.root, 0);

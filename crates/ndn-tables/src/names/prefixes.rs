@@ -68,7 +68,7 @@ impl Prefixes {
 
     /// As [`Prefixes::fill`], of a name of generic and typed components alone, each of up to 252 octets, and no more of them
     /// than there are hashes for; `false` when it is another. `octets` begin with the `len` octets of the name, and have
-    /// [`STEP`] more: they are read in whole steps.
+    /// [`STEP`](super::STEP) more: they are read in whole steps.
     // A function of its own, so that the loop has all registers.
     #[inline(never)]
     #[allow(clippy::cast_possible_truncation)] // Ends within 8800 octets, at most 32 components.
