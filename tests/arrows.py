@@ -22,7 +22,6 @@ KNOWN = {
     "bench": 20,
     "dpdk": 3,
     "engine": 3,
-    "ndn": 4,
     "node": 5,
     "pfcp": 3,
 }

@@ -28,13 +28,14 @@ use kaido_engine::{
     Batch, DropTable, FramePool, Function, KernelPath, Output, PoolCache, Port, PortId, PortTotals, Worker,
     WorkerCounters, WorkerSettings,
 };
+use kaido_ndn::NdnDrop;
 use kaido_ndn::balance::{Balance, BalanceSettings, Phase, WorkerPlacement};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{ControlMailbox, Ndn, WorkerSet};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
-use kaido_ndn::{FaceId, NdnDrop};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name};
 use rustix::time::{ClockId, clock_gettime};
 

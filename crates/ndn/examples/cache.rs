@@ -12,10 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
+use kaido_ndn::cs::{Admit, CsCounters, CsSettings};
 use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, SharedTables, Sink, Unsolicited};
-use kaido_ndn::table::{Admit, CsCounters, CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::tier::{Tier, TierCounters, TierSettings};
-use kaido_ndn::{Annotations, FaceId, Packet};
+use kaido_ndn::{Annotations, Packet};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings};
 use kaido_table::Seed;
 use kaido_wire::ndn::{DataRepr, InterestRepr, Name, name_from_uri};
 

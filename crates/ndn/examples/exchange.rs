@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{FramePool, KernelPath, Worker, WorkerSettings};
-use kaido_ndn::FaceId;
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::face::{FaceUri, Faces, Persistency};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{ControlMailbox, Ndn};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri, tlv};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 

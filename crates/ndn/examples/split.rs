@@ -22,9 +22,10 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::steer::{Receiver, Sender, handoff};
 use kaido_engine::{BATCH_MAX, FramePool};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
-use kaido_ndn::table::{CsSettings, Fib, Hop, Hops, NameHash, PitSettings, PrefixLookup, Prefixes, STEP};
-use kaido_ndn::{Annotations, Packet, PitToken};
+use kaido_ndn::{Annotations, Packet};
+use kaido_ndn_tables::{Fib, Hop, Hops, NameHash, PitSettings, PitToken, PrefixLookup, Prefixes, STEP};
 use kaido_table::Domain;
 use kaido_wire::ndn::tlv;
 

@@ -6,23 +6,21 @@
 
 pub mod balance;
 pub mod client;
+pub mod cs;
 mod drop_reason;
 pub mod face;
 pub mod forward;
 pub mod host;
 pub mod link;
 pub mod mgmt;
-mod moment;
 #[cfg(feature = "node")]
 mod node;
 mod packet;
 mod reliability;
 pub mod router;
-pub mod table;
 pub mod tier;
 
 pub use drop_reason::NdnDrop;
-pub use moment::NodeInstant;
 #[cfg(feature = "node")]
 pub use node::NdnFunction;
-pub use packet::{Annotations, FaceId, NackReason, Packet, PitToken};
+pub use packet::{Annotations, NackReason, Packet};

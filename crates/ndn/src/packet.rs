@@ -1,62 +1,7 @@
 //! What goes between the link and the forwarding: a packet of the network layer and what NDNLPv2 says of it.
 
 use kaido_engine::Frame;
-
-/// A face of the node, numbered as in the management protocol: 0 is none, 1 the node itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FaceId(pub u32);
-
-/// A PIT token (NDNLPv2): opaque, of 1 to 32 octets; an empty one says that there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PitToken {
-    octets: [u8; PitToken::MAX],
-    len: u8,
-}
-
-impl PitToken {
-    /// Octets of a token, at most.
-    pub const MAX: usize = 32;
-    /// Octets of the tokens that routers give.
-    pub(crate) const SHORT: usize = 8;
-    /// That there is no token.
-    pub const NONE: Self = Self { octets: [0; Self::MAX], len: 0 };
-
-    /// A token; `None` when it is longer than one may be.
-    #[inline]
-    pub fn new(token: &[u8]) -> Option<Self> {
-        let mut octets = [0; Self::MAX];
-        octets.get_mut(..token.len())?.copy_from_slice(token);
-        let len = u8::try_from(token.len()).ok()?;
-        Some(Self { octets, len })
-    }
-
-    /// A token of the first octets of a few, at most [`PitToken::SHORT`].
-    #[inline(always)]
-    pub(crate) fn short(short: [u8; Self::SHORT], len: usize) -> Self {
-        let mut octets = [0; Self::MAX];
-        octets[..Self::SHORT].copy_from_slice(&short);
-        #[allow(clippy::cast_possible_truncation)] // Eight at most.
-        Self { octets, len: len.min(Self::SHORT) as u8 }
-    }
-
-    /// Its octets in front of others, and their number.
-    #[inline(always)]
-    pub(crate) fn padded(&self) -> (&[u8; Self::MAX], u8) {
-        (&self.octets, self.len)
-    }
-
-    /// Its octets; none when there is no token.
-    #[inline]
-    pub fn octets(&self) -> &[u8] {
-        &self.octets[..usize::from(self.len)]
-    }
-
-    /// Whether there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
+use kaido_ndn_tables::{FaceId, NackSeverity, PitToken};
 
 /// Why an Interest came back (NDNLPv2, NackReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +42,28 @@ impl NackReason {
     }
 }
 
+impl From<NackReason> for NackSeverity {
+    fn from(reason: NackReason) -> Self {
+        match reason {
+            NackReason::Congestion => Self::Congestion,
+            NackReason::Duplicate => Self::Duplicate,
+            NackReason::NoRoute => Self::NoRoute,
+            NackReason::None | NackReason::Other(_) => Self::Other,
+        }
+    }
+}
+
+impl From<NackSeverity> for NackReason {
+    fn from(severity: NackSeverity) -> Self {
+        match severity {
+            NackSeverity::Congestion => Self::Congestion,
+            NackSeverity::Duplicate => Self::Duplicate,
+            NackSeverity::NoRoute => Self::NoRoute,
+            NackSeverity::Other => Self::None,
+        }
+    }
+}
+
 /// What NDNLPv2 says of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
@@ -130,13 +97,6 @@ pub struct Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_have_up_to_32_octets() {
-        assert_eq!(PitToken::new(&[7; 32]).unwrap().octets(), [7; 32]);
-        assert!(PitToken::new(&[]).unwrap().is_empty());
-        assert_eq!(PitToken::new(&[7; 33]), None);
-    }
 
     #[test]
     fn reasons_keep_their_numbers() {

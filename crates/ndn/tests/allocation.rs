@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, FramePool, PoolCache};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::forward::{
     FaceView, Forwarder, ForwarderSettings, SharedTables, Sink, StrategyChoice, Unsolicited,
 };
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
-use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
+use kaido_ndn::{Annotations, Packet};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings, PitToken};
 use kaido_wire::ndn::{DataRepr, InterestRepr, Name, name_from_uri};
 
 struct Counting;

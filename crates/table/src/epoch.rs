@@ -4,6 +4,8 @@
 //! then ends. The memory is free once every announced epoch is later. Readers never wait: to pin is one
 //! store and one fence for a whole batch.
 
+use std::fmt;
+
 use crate::sync::{Arc, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, fence, lock};
 
 /// Most readers of one domain at a time.
@@ -28,9 +30,16 @@ struct DomainState {
 }
 
 /// All reader slots of a [`Domain`] are taken.
-#[derive(Debug, thiserror::Error)]
-#[error("more than {READERS_MAX} readers at a time")]
+#[derive(Debug)]
 pub struct TooManyReaders;
+
+impl fmt::Display for TooManyReaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "more than {READERS_MAX} readers at a time")
+    }
+}
+
+impl std::error::Error for TooManyReaders {}
 
 impl Default for Domain {
     fn default() -> Self {

@@ -28,11 +28,22 @@ impl fmt::Display for Pages {
 }
 
 /// Memory could not be mapped.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot map {bytes} bytes of memory: {source}")]
+#[derive(Debug)]
 pub struct RegionError {
     bytes: usize,
     source: std::io::Error,
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot map {} bytes of memory: {}", self.bytes, self.source)
+    }
+}
+
+impl std::error::Error for RegionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
 }
 
 impl RegionError {

@@ -5,6 +5,7 @@
 //! unlinked is used again when no reader can hold it.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::array::prefetch;
 use crate::epoch::{Domain, Guard};
@@ -37,18 +38,27 @@ const GRACE_ATTEMPTS: u32 = if MODEL { 100 } else { 10_000 };
 const RETIRE_BATCH: usize = if MODEL { 1 } else { 32 };
 
 /// A key could not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
     /// The table holds as many keys as it was made for, or the machine has no memory for more.
-    #[error("the table is full")]
     Full,
     /// The key is there already.
-    #[error("the key exists")]
     Exists,
     /// The key is not there.
-    #[error("the key does not exist")]
     Absent,
 }
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the table is full",
+            Self::Exists => "the key exists",
+            Self::Absent => "the key does not exist",
+        })
+    }
+}
+
+impl std::error::Error for TableError {}
 
 /// What a table takes of the machine.
 #[cfg(not(any(loom, shuttle)))]
@@ -110,8 +120,8 @@ unsafe impl<K: Key, V: Send + Sync> Send for Table<K, V> {}
 // SAFETY: as above.
 unsafe impl<K: Key, V: Send + Sync> Sync for Table<K, V> {}
 
-impl<K, V> std::fmt::Debug for Table<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<K, V> fmt::Debug for Table<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("keys_max", &self.keys_max).finish_non_exhaustive()
     }
 }

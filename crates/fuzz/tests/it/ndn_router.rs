@@ -12,7 +12,7 @@ use kaido_engine::fragment::Limits;
 use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{FramePool, KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings};
 use kaido_fuzz::{Script, fuzz_target};
-use kaido_ndn::FaceId;
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::face::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, FaceBounds, FaceSettings, FaceState,
     FaceUri, Faces, LinkType, Persistency, Scope, Transport,
@@ -20,7 +20,7 @@ use kaido_ndn::face::{
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, StrategyChoice, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind, ReassemblyLimits, UdpListen, UdpSettings};
 use kaido_ndn::router::{ControlMailbox, Ndn};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri};
 use kaido_wire::{EtherType, MacAddr, ipv4, ipv6};
 

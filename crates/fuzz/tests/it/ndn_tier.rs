@@ -10,10 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 use arrayvec::ArrayVec;
 use kaido_engine::{DropReason, Frame, FramePool};
 use kaido_fuzz::{Script, fuzz_target};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::forward::{FaceView, Forwarder, ForwarderSettings, SharedTables, Sink, Unsolicited};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
 use kaido_ndn::tier::{SEGMENT_OCTETS_MIN, Tier, TierSettings};
-use kaido_ndn::{Annotations, FaceId, Packet};
+use kaido_ndn::{Annotations, Packet};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{DataRepr, InterestRepr, Name, name_from_uri};
 
 fuzz_target!(ndn_tier, 400, run);

@@ -21,9 +21,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, FramePool};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Sink, Unsolicited};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings, TOKEN_LEN};
-use kaido_ndn::{Annotations, FaceId, Packet, PitToken};
+use kaido_ndn::{Annotations, Packet};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings, PitToken, TOKEN_LEN};
 use rustix::time::{ClockId, clock_gettime};
 
 use floor::{Touch, floor};

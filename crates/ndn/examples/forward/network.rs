@@ -3,8 +3,8 @@
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, DropReason, Frame, PoolCache};
 use kaido_ndn::forward::{FaceView, Sink};
-use kaido_ndn::table::TOKEN_LEN;
-use kaido_ndn::{Annotations, FaceId, Packet};
+use kaido_ndn::{Annotations, Packet};
+use kaido_ndn_tables::{FaceId, TOKEN_LEN};
 
 pub(crate) const CONSUMERS: FaceId = FaceId(301);
 pub(crate) const PRODUCERS: FaceId = FaceId(302);

@@ -1,8 +1,9 @@
 //! A packet on its way to another worker: what the link said of it, and what it is to do there, in front of it in its frame.
 
 use kaido_engine::Frame;
+use kaido_ndn_tables::{FaceId, PitToken};
 
-use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
+use crate::packet::{Annotations, NackReason, Packet};
 
 /// No worker.
 pub(crate) const NOBODY: u8 = u8::MAX;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
+use kaido_ndn_tables::{component_len, is_digest};
 
 use super::hot::{HOT_MAX, HeavyHitters, Phase};
 use super::summary::Summary;
-use crate::table::{component_len, is_digest};
 
 /// How often a worker says what it has sampled, and how often names are judged.
 pub(crate) const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -242,8 +242,9 @@ impl HeavyHitter {
 
 #[cfg(test)]
 mod tests {
+    use kaido_ndn_tables::text::{name, with_digest};
+
     use super::*;
-    use crate::table::build::{name, with_digest};
 
     struct Rig {
         counts: HeavyHitterCounts,

@@ -1,11 +1,11 @@
 //! What tells the worker of a packet: as little of it is read as will do. The worker that it goes to reads all of it, and refuses
 //! what is malformed.
 
+use kaido_ndn_tables::{NameHash, STEP};
 use kaido_wire::ndn::fast::value;
 use kaido_wire::ndn::{tlv, types};
 
 use crate::packet::Packet;
-use crate::table::{NameHash, STEP};
 
 /// The first octets of an Interest and of a Name.
 const INTEREST: u8 = 5;
@@ -82,12 +82,12 @@ pub(crate) fn nonce(first: &[u8], mut behind: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use kaido_engine::{Frame, FramePool};
+    use kaido_ndn_tables::text::{name, with_digest};
+    use kaido_ndn_tables::{FaceId, Prefixes};
     use kaido_wire::ndn::{DataRepr, InterestRepr, Name};
 
     use super::*;
-    use crate::packet::{Annotations, FaceId, NackReason};
-    use crate::table::Prefixes;
-    use crate::table::build::{name, with_digest};
+    use crate::packet::{Annotations, NackReason};
 
     fn packet(octets: &[u8]) -> Packet {
         let pool = FramePool::leak(4).unwrap();

@@ -50,8 +50,9 @@ impl WorkerPlacement {
 
 #[cfg(test)]
 mod tests {
+    use kaido_ndn_tables::NameHash;
+
     use super::*;
-    use crate::table::NameHash;
 
     #[test]
     fn names_and_nonces_are_spread_evenly() {

@@ -12,7 +12,7 @@ mod model;
 mod table;
 mod uri;
 
-pub use account::{Account, FaceBounds};
+pub use account::FaceBounds;
 pub use counters::{Direction, DirectionTotals, FaceCounters, FaceTotals, PacketKind};
 pub use model::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceSettings, FaceState, LinkType,

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::net::SocketAddr;
 
 use kaido_engine::PortId;
+use kaido_ndn_tables::{Account, FaceId};
 use kaido_wire::MacAddr;
 
-use super::{Account, FaceCounters, FaceTotals, FaceUri};
-use crate::FaceId;
+use super::{FaceCounters, FaceTotals, FaceUri};
 use crate::reliability::Reliability;
 
 /// Who is at the other end: what begins with `/localhost` stays within the local scope.

@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kaido_ndn_tables::FaceId;
+
 use super::account::OnDemandFaces;
 use super::{Face, FaceBounds, FaceSettings, FaceState};
-use crate::FaceId;
 
 /// The first number of a face that is made; those below are of the node itself.
 const FIRST: u32 = 256;

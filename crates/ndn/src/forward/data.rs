@@ -1,14 +1,15 @@
 //! Incoming and outgoing Data.
 
 use kaido_engine::{DropReason, Frame};
+use kaido_ndn_tables::{FaceId, PitToken, Prefixes, Slot, TokenFound};
 use kaido_wire::ndn::implicit_digest;
 
 use super::parse::{self, ParsedPacket};
 use super::strategy::State;
 use super::{Act, Core, FaceView, Reach, Sink, Unsolicited, reach};
 use crate::NdnDrop;
-use crate::packet::{Annotations, FaceId, Packet, PitToken};
-use crate::table::{NewData, Prefixes, Slot, TokenFound};
+use crate::cs::NewData;
+use crate::packet::{Annotations, Packet};
 
 impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn data(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {

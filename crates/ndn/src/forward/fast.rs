@@ -1,11 +1,11 @@
 //! The fast-path packet, read in one pass with its name ([`kaido_wire::ndn::fast`]): all in one segment, no digests in its name.
 //! Everything else takes the slow path; what both read they read alike.
 
+use kaido_ndn_tables::{NameHash, Prefixes, Selectors};
 use kaido_wire::ndn::fast::{self, InterestFields};
 use kaido_wire::ndn::{LIFETIME_DEFAULT_MS, types};
 
 use super::parse::{LIFETIME_MAX_MS, PacketContent, ParsedPacket};
-use crate::table::{NameHash, Prefixes, Selectors};
 
 /// Milliseconds that an Interest waits that does not say how long.
 #[allow(clippy::cast_possible_truncation)] // As said below.
@@ -18,7 +18,7 @@ const DATA: u8 = 6;
 const _: () = assert!(types::INTEREST == INTEREST as u32 && types::DATA == DATA as u32);
 
 /// Reads a packet; `false` when it is not eligible for the fast path. `octets` begin with its first segment and have
-/// [`STEP`](crate::table::STEP) more; the lengths are of the segment and of the packet. The name of Data that `has_entry` is
+/// [`STEP`](kaido_ndn_tables::STEP) more; the lengths are of the segment and of the packet. The name of Data that `has_entry` is
 /// left to be compared with that.
 #[inline(always)]
 pub(super) fn read(
@@ -93,13 +93,13 @@ fn data(
 
 #[cfg(test)]
 mod tests {
+    use kaido_ndn_tables::STEP;
+    use kaido_ndn_tables::text::name;
     use kaido_wire::ndn::{ContentType, DataRepr, InterestRepr, Name};
     use proptest::prelude::*;
 
     use super::super::parse::{self, PacketContent};
     use super::*;
-    use crate::table::STEP;
-    use crate::table::build::name;
 
     fn both(packet: &[u8]) -> (Option<ParsedPacket>, ParsedPacket) {
         let hash = NameHash::fixed(1);

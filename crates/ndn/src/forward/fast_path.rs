@@ -4,14 +4,13 @@
 //! it finds and changes nothing before it is sure, and gives the packet back if it is not. The property test against the
 //! model has packets of both paths.
 
+use kaido_ndn_tables::{Account, FaceId, Hops, InRecord, OutRecord, PrefixLookup, Prefixes, Selectors};
 use kaido_table::VacantEntry;
 
 use super::interest::may_go;
 use super::parse::ParsedPacket;
 use super::{Act, FaceView, Reach, Sink, reach};
-use crate::face::Account;
-use crate::packet::{Annotations, FaceId, Packet};
-use crate::table::{Hops, InRecord, OutRecord, PrefixLookup, Prefixes, Selectors};
+use crate::packet::{Annotations, Packet};
 
 /// Where a fast-path Interest goes, and where it waits.
 struct FastRoute {

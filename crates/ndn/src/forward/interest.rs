@@ -2,16 +2,17 @@
 
 use arrayvec::ArrayVec;
 use kaido_engine::{DropReason, Frame};
+use kaido_ndn_tables::{
+    FaceId, HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitEntry, PitFull, PitToken,
+    PrefixLookup, Prefixes, Slot,
+};
 use kaido_wire::ndn::Interest;
 
 use super::parse::{self, ParsedPacket};
 use super::strategy::{Decision, NextHopQuery, OutgoingInterest, State};
 use super::{Act, FACE_CONTENT_STORE, FaceView, Reach, Sink, reach};
 use crate::NdnDrop;
-use crate::packet::{Annotations, FaceId, NackReason, Packet, PitToken};
-use crate::table::{
-    HOPS_MAX, Hop, Hops, InRecord, NackSeverity, OutRecord, PitFull, PrefixLookup, Prefixes, Slot,
-};
+use crate::packet::{Annotations, NackReason, Packet};
 
 /// The route of an Interest: the depth of its prefix, and its next hops.
 type Route<'g> = Option<(usize, &'g Hops)>;
@@ -42,8 +43,8 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         }
         let name = &packet.frame.data()[parsed.name()];
         let hash = prefixes.whole();
-        let (slot, was_pending) = match self.core.pit.find_or_siblings(name, prefixes, parsed.selectors) {
-            Ok(slot) => {
+        let (slot, was_pending) = match self.core.pit.entry(name, prefixes, parsed.selectors) {
+            PitEntry::Occupied(slot) => {
                 let seen = self.core.pit.nonce_seen(slot, nonce, packet.face);
                 // From the other end of a link the same Interest twice is no loop.
                 let is_repeated = !ingress.is_multi_access && seen.in_same;
@@ -52,17 +53,17 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
                 }
                 (slot, true)
             }
-            Err(siblings) => {
+            PitEntry::Vacant(vacant) => {
                 self.core.cs.asked(hash);
                 if self.core.cs.is_on()
                     && let Some(found) = self.core.cs.find(name, prefixes, parsed.selectors, self.now)
                 {
                     return self.answer(packet, ingress, found);
                 }
-                if !self.core.pit.has_room(ingress.account, name.len()) {
+                if !vacant.has_room(ingress.account) {
                     return self.full(packet, ingress, PitFull::Account);
                 }
-                match self.core.pit.insert(name, prefixes, parsed.selectors, siblings) {
+                match vacant.insert() {
                     Ok(slot) => (slot, false),
                     Err(full) => return self.full(packet, ingress, full),
                 }
@@ -181,7 +182,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
     }
 
     /// Answers with cached Data.
-    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::table::CsEntryRef) {
+    fn answer(&mut self, packet: Packet, ingress: FaceView, found: crate::cs::CsEntryRef) {
         let Some(frame) = self.core.cs.copy(found, || self.sink.allocate()) else {
             return self.sink.drop(packet.face, packet.frame, DropReason::NO_FRAME);
         };

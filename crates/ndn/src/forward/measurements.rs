@@ -5,10 +5,8 @@
 
 use std::time::Duration;
 
+use kaido_ndn_tables::{FaceId, NodeInstant};
 use kaido_table::{HashIndex, RegionError, Slots};
-
-use crate::moment::NodeInstant;
-use crate::packet::FaceId;
 
 /// Octets of a prefix that is measured.
 const PREFIX_MAX: usize = 116;

@@ -25,14 +25,15 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, FrameSize};
+use kaido_ndn_tables::{
+    DeadNonces, FaceId, NameHash, NodeInstant, NonceSeen, Pit, PitSettings, PitToken, PrefixLookup, Prefixes,
+    Slot,
+};
 use kaido_table::{Reader, RegionError, Seed};
 
 use crate::balance::WorkerPlacement;
-use crate::moment::NodeInstant;
-use crate::packet::{FaceId, Packet, PitToken};
-use crate::table::{
-    Cs, CsSettings, DeadNonces, NameHash, NonceSeen, Pit, PitSettings, PrefixLookup, Prefixes, Slot,
-};
+use crate::cs::{Cs, CsSettings};
+use crate::packet::Packet;
 
 use measurements::Measurements;
 use park::Parking;
@@ -313,7 +314,7 @@ impl Core {
         prefixes: &Prefixes,
         before: usize,
         tables: TableGuard<'g>,
-    ) -> PrefixLookup<'g, crate::table::Hops> {
+    ) -> PrefixLookup<'g, kaido_ndn_tables::Hops> {
         match parsed.what {
             PacketContent::Interest => {
                 self.pit.prefetch_entry(prefixes.whole(), parsed.name().len(), before);
@@ -389,7 +390,7 @@ impl<'g, S: Sink> Act<'_, 'g, S> {
         packet: Packet,
         parsed: &mut ParsedPacket,
         prefixes: &mut Prefixes,
-        sought: PrefixLookup<'g, crate::table::Hops>,
+        sought: PrefixLookup<'g, kaido_ndn_tables::Hops>,
     ) {
         match parsed.what {
             PacketContent::Interest => {

@@ -1,12 +1,13 @@
 //! Incoming Nacks: an upstream has nothing. When all have nothing, who waits is told, and why.
 
+use kaido_ndn_tables::{FaceId, NackSeverity, PitToken, Prefixes, Slot};
+
 use super::interest::set_nonce;
 use super::parse::{self, ParsedPacket};
 use super::strategy::State;
 use super::{Act, Sink};
 use crate::NdnDrop;
-use crate::packet::{FaceId, NackReason, Packet, PitToken};
-use crate::table::{NackSeverity, Prefixes, Slot};
+use crate::packet::{NackReason, Packet};
 
 impl<S: Sink> Act<'_, '_, S> {
     pub(super) fn nack(&mut self, packet: Packet, parsed: &ParsedPacket, prefixes: &Prefixes) {
@@ -61,7 +62,7 @@ impl<S: Sink> Act<'_, '_, S> {
         only: Option<FaceId>,
     ) {
         let mut told = std::mem::take(&mut self.core.downstreams);
-        let mut nonces = [0; 2 * crate::table::DOWNSTREAMS_MAX as usize];
+        let mut nonces = [0; 2 * kaido_ndn_tables::DOWNSTREAMS_MAX as usize];
         told.clear();
         let records = self.core.pit.downstreams(slot).filter(|record| record.expires > self.now);
         for (record, nonce) in

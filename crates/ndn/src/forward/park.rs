@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use kaido_engine::Frame;
+use kaido_ndn_tables::{NodeInstant, PitToken, Prefixes, Slot, TokenFound};
 
 use super::data::digest_of;
 use super::interest::Pending;
 use super::parse::{PacketContent, ParsedPacket};
 use super::{Act, Core, FACE_CONTENT_STORE, Forwarder, Sink};
 use crate::NdnDrop;
-use crate::moment::NodeInstant;
-use crate::packet::{Annotations, Packet, PitToken};
-use crate::table::{NewData, Prefixes, Slot, TokenFound};
+use crate::cs::NewData;
+use crate::packet::{Annotations, Packet};
 use crate::tier::{Read, RecordLocation, TierHandle, add};
 
 /// The end of a list of parked Interests.

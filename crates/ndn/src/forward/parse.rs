@@ -4,13 +4,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use kaido_engine::{DropReason, Frame};
+use kaido_ndn_tables::{NameError, NameHash, NodeInstant, Prefixes, STEP, Selectors};
 use kaido_wire::ndn::{Data, Interest, tlv, types};
 
 use super::fast;
 use crate::NdnDrop;
-use crate::moment::NodeInstant;
 use crate::packet::Packet;
-use crate::table::{NameError, NameHash, Prefixes, STEP, Selectors};
 
 /// Milliseconds that an Interest waits at most, whatever it asks for.
 pub(super) const LIFETIME_MAX_MS: u32 = 120_000;

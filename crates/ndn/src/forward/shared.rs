@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use kaido_ndn_tables::{Fib, Hops, Lookup, NameHash, NameTable, NameTableError, Prefixes, components};
 use kaido_table::{Domain, Guard, RegionError};
 
 use super::strategy::StrategyChoice;
-use crate::table::{Fib, Hops, Lookup, NameHash, NameTable, NameTableError, Prefixes, components};
 
 /// Strategy choices, and prefixes of region names, at most.
 const CHOICES_MAX: u32 = 65_536;

@@ -1,10 +1,9 @@
 //! What the forwarding needs of the rest of the node.
 
 use kaido_engine::{DropReason, Frame};
+use kaido_ndn_tables::{Account, FaceId, Prefixes};
 
-use crate::face::Account;
-use crate::packet::{Annotations, FaceId, Packet};
-use crate::table::Prefixes;
+use crate::packet::{Annotations, Packet};
 
 /// What the forwarding has to know of a face.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

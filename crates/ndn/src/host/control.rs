@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kaido_engine::PortId;
+use kaido_ndn_tables::FaceId;
 
 use super::listen::scope_of;
 use super::poller::Waker;
 use super::{HOST_MTU, MulticastOn};
-use crate::FaceId;
 use crate::face::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, Face, FaceError, FaceSettings, FaceState, FaceUri, Faces,
     LinkType, Persistency, Scope, Transport,

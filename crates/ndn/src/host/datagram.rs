@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Frame};
+use kaido_ndn_tables::FaceId;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendmsg_addr};
 
-use crate::FaceId;
 use crate::face::{Face, Persistency};
 
 /// Segments of a datagram that is sent: of the longest packet, each a frame.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::MULTICAST_PORT;
 
 use super::connection::{Connection, Socket, Stage, descriptor};
@@ -14,7 +15,6 @@ use super::listen::{self, NewConnection};
 use super::poller::Source;
 use super::port::{FaceTransport, HostPort, packet_len};
 use super::{HOST_MTU, HostError, MulticastOn};
-use crate::FaceId;
 use crate::face::{
     FLAG_CONGESTION_MARKING, Face, FaceError, FaceSettings, FaceState, FaceUri, LinkType, Persistency, Scope,
     Transport,

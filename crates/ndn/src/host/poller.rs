@@ -6,9 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use kaido_ndn_tables::FaceId;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-
-use crate::FaceId;
 
 /// Events that are taken at a time.
 const EVENTS_MAX: usize = 64;

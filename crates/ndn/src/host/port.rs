@@ -9,6 +9,7 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use kaido_engine::port::DatagramRooms;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, PoolCache, Port};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::{tlv, types};
 
 use super::connection::{Connection, Stage};
@@ -18,7 +19,6 @@ use super::listen::{self, Listener};
 use super::lost::LossCounts;
 use super::poller::{Poller, Readiness, Source};
 use super::{HostError, HostSettings};
-use crate::FaceId;
 use crate::face::{FaceState, Faces};
 use crate::link::{LINK_PACKET_MAX, PSEUDO_HEADER};
 

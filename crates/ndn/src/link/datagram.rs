@@ -4,23 +4,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use kaido_engine::fragment::{FragmentInfo, Outcome, assemble};
 use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::layout::EthernetFields;
 use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 
-use super::udp::{Datagram, Udp};
+use super::udp::Udp;
 use super::udp_headers::{Sum, verify};
+use super::udp_packet::{Datagram, Piece};
 use super::{Link, PortKind};
-use crate::{FaceId, NdnDrop};
-
-/// A piece of a datagram that waits for the others: its IP header is at the front.
-#[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) frame: Frame,
-    pub(super) port: PortId,
-    /// Octets before the piece's data.
-    header_len: usize,
-}
+use crate::NdnDrop;
 
 /// What a frame is.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,14 +1,15 @@
 //! Faces by Ethernet address.
 
 use kaido_engine::{DropReason, Frame, PortId};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::vlan::{self, TAG_LEN};
 use kaido_wire::{EtherType, EthernetRepr, MacAddr, VlanRepr};
 use std::collections::HashMap;
 
 use super::{Link, PortKind};
+use crate::NdnDrop;
 use crate::face::{FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
-use crate::{FaceId, NdnDrop};
 
 /// Octets of an Ethernet header without tags.
 const HEADER: usize = 14;

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::FaceId;
+use kaido_ndn_tables::FaceId;
+
 use crate::face::{FLAG_CONGESTION_MARKING, Face};
 
 /// Octets of a queue from which on it is long.

@@ -17,6 +17,7 @@ mod reliable;
 mod send;
 mod udp;
 mod udp_headers;
+mod udp_packet;
 
 pub use reassembly::{FRAGMENTS_MAX, ReassemblyLimits};
 pub(crate) use udp::face_settings as udp_face;

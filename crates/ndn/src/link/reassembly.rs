@@ -7,10 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{DropReason, Frame, PortId};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::PACKET_MAX;
 
 use super::Loss;
-use crate::{Annotations, FaceId, NdnDrop};
+use crate::{Annotations, NdnDrop};
 
 /// Fragments a packet may have: of the longest packet, over a link of the smallest MTU for which that is of use.
 pub const FRAGMENTS_MAX: usize = 64;
@@ -255,8 +256,8 @@ impl Reassembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PitToken;
     use kaido_engine::FramePool;
+    use kaido_ndn_tables::PitToken;
     use std::collections::BTreeMap;
 
     #[derive(Default)]

@@ -1,6 +1,7 @@
 //! From a frame to a packet of the network layer.
 
 use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_ndn_tables::{FaceId, PitToken};
 use kaido_wire::Error;
 use kaido_wire::ndn::{Data, Interest, LpHeader, LpPacket, PACKET_MAX, tlv};
 
@@ -10,7 +11,7 @@ use super::send::EthernetEgress;
 use super::{LINK_PACKET_MAX, Link, PSEUDO_HEADER, PortKind, assemble};
 use crate::NdnDrop;
 use crate::face::{Direction, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, PacketKind};
-use crate::{Annotations, FaceId, NackReason, Packet, PitToken};
+use crate::{Annotations, NackReason, Packet};
 
 impl Link {
     /// Reads a frame that came in on `port`: the packet in it, or that it makes whole. What is not in order is dropped with

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use kaido_engine::{DropReason, Frame, Output};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 
 use super::Link;
 use super::send::{EthernetEgress, FRAGMENT_MAX, cut, port_of, transmit};
+use crate::NdnDrop;
 use crate::face::{Face, FaceReader, FaceState};
 use crate::reliability::{ACKS_MAX, Reliability};
-use crate::{FaceId, NdnDrop};
 
 /// How often it is looked what waits for too long; acknowledgements wait no longer for a packet to go with (NFD: 5 ms).
 const LOOK_EVERY: Duration = Duration::from_millis(5);

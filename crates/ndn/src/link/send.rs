@@ -3,15 +3,16 @@
 use std::net::SocketAddr;
 
 use kaido_engine::{DropReason, Frame, Output, PortId};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::LpHeader;
 
 use super::reassembly::FRAGMENTS_MAX;
 use super::reliable::PendingFaces;
 use super::udp::Udp;
 use super::{Link, PSEUDO_HEADER, PortKind, assemble, ethernet, reliable};
+use crate::Annotations;
 use crate::NdnDrop;
 use crate::face::{FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, FaceState, PacketKind, Transport};
-use crate::{Annotations, FaceId};
 
 /// Octets of a fragment, at most: it is copied into one frame, before which there is room for headers.
 pub(super) const FRAGMENT_MAX: usize = 3584;

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::fragment::{Contexts, Limits, SplitFault, split};
 use kaido_engine::{DropReason, Frame, NextHop, NextHops, Output, PendingQueue, PortId, Resolution};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::{tlv, types};
 
 use super::PortKind;
-use super::datagram::Piece;
 use super::udp_headers::{put_headers, put_link};
+use super::udp_packet::{Ends, Piece};
+use crate::NdnDrop;
 use crate::face::{FaceError, FaceReader, FaceSettings, FaceUri, LinkType, Persistency, Scope, Transport};
-use crate::{FaceId, NdnDrop};
 
 /// How often it is looked whether a next hop is known by now, and whether pieces are too old.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -47,9 +48,6 @@ pub struct UdpSettings {
     pub unfinished: Vec<PortId>,
 }
 
-/// Both ends of a face: ours and theirs.
-pub(super) type Ends = (SocketAddr, SocketAddr);
-
 /// UDP on the ports of one worker.
 #[derive(Debug)]
 pub(super) struct Udp {
@@ -68,18 +66,6 @@ pub(super) struct Udp {
     /// Of the next packet, for its fragments.
     identification: u32,
     looked: Option<Instant>,
-}
-
-/// A datagram within a frame that is to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Datagram {
-    pub(super) ends: Ends,
-    /// Octets from the beginning of the IP packet to the payload.
-    pub(super) headers: usize,
-    /// Octets of the payload.
-    pub(super) len: usize,
-    /// The checksum in its header; zero is none.
-    pub(super) checksum: u16,
 }
 
 impl Udp {

@@ -7,7 +7,7 @@ use kaido_wire::layout::{self, UdpFields};
 use kaido_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr, UdpRepr};
 use kaido_wire::{checksum, ethernet, ipv4, ipv6, udp};
 
-use super::udp::Ends;
+use super::udp_packet::Ends;
 
 /// Octets of the header of UDP.
 #[allow(clippy::cast_possible_truncation)] // 8.

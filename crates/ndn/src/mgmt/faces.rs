@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use kaido_ndn_tables::FaceId;
+
 use super::node::{CreateError, FaceRequest, Node};
 use super::parameters::{ControlParameters, ControlResponse};
-use crate::FaceId;
 use crate::face::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_RELIABILITY, Face, LinkType, MTU_MIN, NotAFaceUri,
     Persistency, Scope,

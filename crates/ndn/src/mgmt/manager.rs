@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::{DataRepr, Interest, Name, types};
 
 use super::authority::{Authority, Module, Origin, Refusal, is_signed, unsigned_name};
@@ -21,7 +22,6 @@ use super::parameters::{ControlParameters, ControlResponse};
 use super::rib::Rib;
 use super::sparing::LogLimit;
 use super::{faces, routes};
-use crate::FaceId;
 use crate::client::{Connection, Publication, append_answer, with_number};
 use crate::face::{Face, FaceEventKind, FaceUri, Scope};
 

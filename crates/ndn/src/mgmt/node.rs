@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use crate::FaceId;
+use kaido_ndn_tables::{FaceId, Fib};
+
 use crate::face::{Face, FaceUri, Faces, Persistency};
-use crate::table::Fib;
 
 /// A face that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

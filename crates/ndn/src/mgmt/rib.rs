@@ -11,10 +11,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kaido_ndn_tables::{FaceId, Fib, FibError, HOPS_MAX, Hop};
 use kaido_wire::ndn::Name;
-
-use crate::FaceId;
-use crate::table::{Fib, FibError, HOPS_MAX, Hop};
 
 /// Who asks for a route: numbers of the RIB management protocol.
 pub mod origin {
@@ -322,7 +320,7 @@ fn position(routes: &[Route], face: FaceId, origin: u64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{DEPTH_MAX, NameHash, NameTableError};
+    use kaido_ndn_tables::{DEPTH_MAX, NameHash, NameTableError};
     use kaido_wire::ndn::name_from_uri;
     use proptest::prelude::*;
     use std::time::Duration;

@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::Name;
 
 use super::node::Node;
 use super::parameters::{ControlParameters, ControlResponse};
 use super::rib::{Rib, RibError, Route, origin};
-use crate::FaceId;
 
 /// The origin of what the module `fib` adds: none that the RIB protocol knows.
 pub(super) const FIB_ORIGIN: u64 = 0xfb1b;

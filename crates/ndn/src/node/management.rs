@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use kaido_ndn_tables::FaceId;
 use kaido_node::config::Spanned;
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use crate::FaceId;
 use crate::client::Connection;
 use crate::face::{FLAG_RELIABILITY, FaceUri, Persistency};
 use crate::host::HostControl;

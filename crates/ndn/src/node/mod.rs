@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{FromArgMatches, Subcommand};
 use kaido_engine::PortId;
 use kaido_metrics::Family;
+use kaido_ndn_tables::{NameHash, PitSettings};
 use kaido_node::board::{Heartbeat, PortView};
 use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
@@ -30,6 +31,7 @@ use self::metrics::NdnMetrics;
 use self::ports::Ports;
 use self::workers::Workers;
 use crate::NdnDrop;
+use crate::cs::{Admit, CsSettings};
 use crate::face::{FaceBounds, FaceUri, Faces};
 use crate::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use crate::host::{HostControl, HostPort, HostSettings, UnixAccess};
@@ -37,7 +39,6 @@ use crate::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use crate::node::client::NdnArgs;
 use crate::node::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
 use crate::router::{Ndn, NodeParts, RouterNode};
-use crate::table::{Admit, CsSettings, NameHash, PitSettings};
 use crate::tier::Tier;
 
 /// Where this host has its groups.

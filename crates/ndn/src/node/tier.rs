@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kaido_ndn_tables::NameHash;
 use miette::miette;
 
 use crate::node::config::NdnConfig;
-use crate::table::NameHash;
 use crate::tier::{Tier, TierSettings};
 
 /// Opens the tier that the file asks for, and starts its threads.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kaido_engine::steer::{Waker, handoff_ports, relay};
 use kaido_engine::{KernelPath, PortId};
+use kaido_ndn_tables::NameHash;
 use kaido_node::config::Driver;
 use kaido_node::ports::Queue;
 use miette::{IntoDiagnostic, WrapErr};
@@ -14,7 +15,6 @@ use crate::forward::ForwarderSettings;
 use crate::host::{HostControl, HostPort};
 use crate::node::config::NdnConfig;
 use crate::router::{ControlMailbox, Ndn, WorkerSet};
-use crate::table::NameHash;
 use crate::tier::Wake;
 
 /// What the workers have beside a function each.

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::FaceId;
+use kaido_ndn_tables::FaceId;
+
 use crate::face::{Face, Faces, Persistency, Transport};
 
 /// How often it is looked.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use kaido_engine::steer::Waker;
 
 use super::{HandoffCounters, WorkerSet};
+use crate::cs::{CsCounters, CsErasure, CsSettings};
 use crate::forward::{Forwarder, ForwarderCounters};
-use crate::table::{CsCounters, CsErasure, CsSettings};
 
 /// How long the control thread waits for a worker. One that does not answer has more to do than to report.
 const PATIENCE: Duration = Duration::from_secs(1);

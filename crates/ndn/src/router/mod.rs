@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use kaido_engine::{BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, Output, PortId, PortLink};
+use kaido_ndn_tables::FaceId;
 
 use worker_set::Shift;
 
@@ -29,7 +30,7 @@ use crate::NdnDrop;
 use crate::face::{FLAG_LOCAL_FIELDS, FaceState, LinkType, Scope, Transport};
 use crate::forward::{FaceView, Forwarder, Sink};
 use crate::link::Link;
-use crate::packet::{Annotations, FaceId, Packet};
+use crate::packet::{Annotations, Packet};
 
 /// The NDN router of one worker.
 #[derive(Debug)]

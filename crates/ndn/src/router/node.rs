@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::PortId;
+use kaido_ndn_tables::{FaceId, Fib};
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{Component, Name, name_from_uri, types};
 
 use super::aging::FaceAging;
 use super::control_mailbox::{ControlMailbox, Order, WorkerReport};
 use super::sweep::ErasureSweep;
-use crate::FaceId;
 use crate::balance::{Balance, HotName};
+use crate::cs::CsSettings;
 use crate::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use crate::forward::{SharedTables, StrategyChoice};
 use crate::host::{ConnectError, HostControl};
@@ -23,7 +24,6 @@ use crate::mgmt::{
     CreateError, CsInfo, CsUpdate, DiskInfo, ErasureResult, FaceRequest, HeavyHitterInfo, Node, Sharing,
     Totals, WorkerInfo,
 };
-use crate::table::{CsSettings, Fib};
 use crate::tier::{TierControl, TierReport};
 
 /// What the names of strategies begin with.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ControlMailbox;
+use crate::cs::CsErasure;
 use crate::mgmt::ErasureResult;
-use crate::table::CsErasure;
 use crate::tier::{TierControl, TierSearch};
 
 /// How long one command erases: less than Interests wait that say nothing of it, workers that do not answer included.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_engine::{BATCH_MAX, DropReason, Frame, Output, PortId};
+use kaido_ndn_tables::{FaceId, NameHash, Pit, PitToken, Prefixes};
 
 use super::RouterOutput;
 use crate::NdnDrop;
@@ -13,8 +14,7 @@ use crate::balance::{
 };
 use crate::forward::{FaceView, Forwarder, Sink, Visit, copy};
 use crate::link::Link;
-use crate::packet::{Annotations, FaceId, Packet, PitToken};
-use crate::table::{NameHash, Pit, Prefixes};
+use crate::packet::{Annotations, Packet};
 
 /// The bit of the depths that stands for names of more components than prefixes are hashed of.
 const BEYOND: u32 = 33;

@@ -8,9 +8,10 @@
 //! Checksums are keyed with the secret of the superblock: who sends packets cannot make one that passes for a record when
 //! a damaged segment is searched. Who can write the file can; nothing that the file says leads out of it.
 
+use kaido_ndn_tables::NameHash;
 use kaido_wire::ndn::PACKET_MAX;
 
-use crate::table::{LEVELS, NameHash};
+use crate::cs::LEVELS;
 
 /// The version of the format; files of another are refused.
 pub(super) const VERSION: u32 = 1;
@@ -201,6 +202,15 @@ impl Entry {
         let is_record = (RECORD_HEADER..=RECORD_MAX).contains(&usize::from(entry.octets));
         (is_within && is_record).then_some(entry)
     }
+}
+
+/// A packet to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'p> {
+    /// The hash of its name, and those of the prefixes by which it is found; 0 is none.
+    pub(super) keys: [u64; KEYS],
+    pub(super) fresh_until_ms: u64,
+    pub(super) packet: &'p [u8],
 }
 
 /// What is said before a packet.

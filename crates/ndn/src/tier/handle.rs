@@ -3,70 +3,23 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_ndn_tables::NodeInstant;
 use kaido_wire::ndn::PACKET_MAX;
 
+use super::buffers::{Arena, ArenaPacket, Home, Read, Wake, lock};
 use super::format::KEYS;
-use super::log::Record;
 use super::place::RecordLocation;
-use super::read::Read;
-use super::shared::{Counters, Home, TierState, Wake, add, lock};
+use super::shared::{Counters, TierState, add};
 use super::{Order, milliseconds_of};
-use crate::moment::NodeInstant;
 
-/// Octets of packets that go to the writer together.
-const ARENA_OCTETS: usize = 256 << 10;
-/// Packets that do.
-const ARENA_PACKETS: usize = 1024;
 /// Arenas of a worker: while one is filled, the others are on their way to the disk.
 const ARENAS: usize = 32;
 /// How long packets wait for others that go with them. Meanwhile they are in neither tier: a consumer that asks for one long content
 /// after another comes back to what it drove out of memory within tens of milliseconds.
 const ARENA_TIME: Duration = Duration::from_millis(2);
-
-/// A packet in an arena.
-#[derive(Clone, Copy, Debug)]
-struct ArenaPacket {
-    keys: [u64; KEYS],
-    fresh_until_ms: u64,
-    end: usize,
-}
-
-/// Packets on their way to the writer.
-#[derive(Debug)]
-pub(super) struct Arena {
-    octets: Vec<u8>,
-    packets: Vec<ArenaPacket>,
-    /// Weak, or what lies at home would keep its own home.
-    home: Weak<Home>,
-}
-
-impl Arena {
-    fn has_room(&self, octets: usize) -> bool {
-        self.packets.len() < ARENA_PACKETS && self.octets.len() + octets <= ARENA_OCTETS
-    }
-
-    /// The packets.
-    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let begins = std::iter::once(0).chain(self.packets.iter().map(|packet| packet.end));
-        self.packets.iter().zip(begins).map(|(packet, begin)| Record {
-            keys: packet.keys,
-            fresh_until_ms: packet.fresh_until_ms,
-            packet: &self.octets[begin..packet.end],
-        })
-    }
-
-    /// Empties it and gives it back to its worker, if there still is one.
-    pub(super) fn go_home(mut self) {
-        self.octets.clear();
-        self.packets.clear();
-        if let Some(home) = self.home.upgrade() {
-            lock(&home.arenas).push(self);
-        }
-    }
-}
 
 /// A worker's side of a tier.
 #[derive(Debug)]
@@ -103,12 +56,7 @@ impl TierHandle {
             has_reads: false.into(),
             wake,
         });
-        let arena = || Arena {
-            octets: Vec::with_capacity(ARENA_OCTETS),
-            packets: Vec::with_capacity(ARENA_PACKETS),
-            home: Arc::downgrade(&home),
-        };
-        lock(&home.arenas).extend((0..ARENAS).map(|_| arena()));
+        lock(&home.arenas).extend((0..ARENAS).map(|_| Arena::new(Arc::downgrade(&home))));
         Self {
             shared,
             orders,
@@ -125,7 +73,7 @@ impl TierHandle {
 
     /// What keeps none of its memory.
     #[cfg(test)]
-    pub(super) fn weak_home(&self) -> Weak<Home> {
+    pub(super) fn weak_home(&self) -> std::sync::Weak<Home> {
         Arc::downgrade(&self.home)
     }
 
@@ -277,13 +225,6 @@ impl TierHandle {
             *place = Some(read);
             self.free.push(ticket);
         }
-    }
-}
-
-impl Read {
-    /// Which of the worker's reads it is.
-    pub(crate) fn ticket(&self) -> u32 {
-        self.ticket
     }
 }
 

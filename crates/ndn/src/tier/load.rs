@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::Ordering;
 
+use kaido_ndn_tables::{DEPTH_MAX, Prefixes};
 use kaido_wire::ndn::Data;
 
 use super::format::{
@@ -13,7 +14,6 @@ use super::format::{
 };
 use super::log::Resumed;
 use super::shared::{TierState, add};
-use crate::table::{DEPTH_MAX, Prefixes};
 
 /// Octets that are read at once of a segment that is searched.
 const WINDOW: usize = 1 << 20;

@@ -6,23 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::format::{
-    BLOCK, ENTRY, Entry, KEYS, RECORD_HEADER, RecordHeader, Trailer, UNIT, checksum, segment_header,
+    BLOCK, ENTRY, Entry, KEYS, RECORD_HEADER, Record, RecordHeader, Trailer, UNIT, checksum, segment_header,
 };
 use super::shared::{TierState, add};
 use super::tombstones::Position;
-use crate::table::LEVELS;
+use crate::cs::LEVELS;
 
 /// Octets that are gathered to be written at once.
 const WRITE_MAX: usize = 1 << 20;
-
-/// A packet to be written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'p> {
-    /// The hash of its name, and those of the prefixes by which it is found; 0 is none.
-    pub(super) keys: [u64; KEYS],
-    pub(super) fresh_until_ms: u64,
-    pub(super) packet: &'p [u8],
-}
 
 /// The segment that is written.
 #[derive(Debug)]

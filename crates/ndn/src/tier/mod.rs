@@ -8,6 +8,7 @@
 //! ```
 //! One tier a node; a [`TierHandle`] a worker. Workers read the index without locks and never wait for the disk.
 
+mod buffers;
 mod format;
 mod handle;
 mod load;
@@ -30,23 +31,24 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use kaido_ndn_tables::NameHash;
 use kaido_table::{RegionError, SetIndex};
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
+pub(crate) use buffers::Read;
+pub use buffers::Wake;
 pub use handle::TierHandle;
 pub(crate) use place::RecordLocation;
-pub(crate) use read::Read;
 pub use search::TierSearch;
+pub use shared::TierCounters;
 pub(crate) use shared::add;
-pub use shared::{TierCounters, Wake};
 
-use crate::table::NameHash;
+use buffers::{Arena, lock};
 use format::{BLOCK, FormatError, PREFACE, RECORD_MAX, Superblock, UNIT, VERSION};
-use handle::Arena;
 use log::Log;
 use place::FILE_MAX;
 use search::EraseCandidate;
-use shared::{TierState, lock};
+use shared::TierState;
 use tombstones::Tombstones;
 
 /// The file of the log, in the folder of the tier.

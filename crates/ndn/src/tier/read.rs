@@ -1,53 +1,14 @@
-//! A read: a packet that a worker asks for, and what has become of it.
+//! What a thread does with a read: it looks whether the record is there, whole and not erased.
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use kaido_wire::ndn::Data;
 
-use super::format::{RECORD_HEADER, RECORD_MAX, RecordHeader};
-use super::place::RecordLocation;
-use super::shared::{Home, TierState, add, lock};
-
-/// A read, which goes to a thread and comes back. Its memory is taken once.
-#[derive(Debug)]
-pub(crate) struct Read {
-    /// Which of the worker's reads it is.
-    pub(super) ticket: u32,
-    pub(super) place: RecordLocation,
-    /// By which it is looked for.
-    pub(super) hash: u64,
-    /// Milliseconds since 1970.
-    pub(super) now_ms: u64,
-    /// Weak, or what lies at home would keep its own home.
-    pub(super) home: Weak<Home>,
-    octets: Box<[u8]>,
-    found: Option<ReadResult>,
-}
-
-/// A packet that was read.
-#[derive(Clone, Copy, Debug)]
-struct ReadResult {
-    len: usize,
-    fresh_until_ms: u64,
-}
-
-/// Octets that are read at once, at most.
-const SPAN_MAX: usize = RECORD_MAX.next_multiple_of(192);
+use super::buffers::{Read, ReadResult, lock};
+use super::format::RecordHeader;
+use super::shared::{TierState, add};
 
 impl Read {
-    pub(super) fn new(ticket: u32, home: Weak<Home>) -> Self {
-        let (place, octets) = (RecordLocation::of_word(0), vec![0; SPAN_MAX].into_boxed_slice());
-        Self { ticket, place, hash: 0, now_ms: 0, home, octets, found: None }
-    }
-
-    /// The packet, and for how many milliseconds it is fresh from when it was asked for.
-    pub(crate) fn packet(&self) -> Option<(&[u8], u64)> {
-        let ReadResult { len, fresh_until_ms } = self.found?;
-        let packet = self.octets.get(RECORD_HEADER..RECORD_HEADER + len)?;
-        Some((packet, fresh_until_ms.saturating_sub(self.now_ms)))
-    }
-
     /// Reads, and goes back to the worker, if there still is one.
     pub(super) fn run(mut self, shared: &TierState) {
         let Some(home) = self.home.upgrade() else { return };

@@ -1,21 +1,19 @@
 //! What workers and the threads of a tier share.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, RwLock};
 
+use kaido_ndn_tables::NameHash;
 use kaido_table::SetIndex;
 
+use super::buffers::Read;
 use super::format::{Entry, PREFACE, RECORD_MAX};
-use super::handle::Arena;
 use super::place::RecordLocation;
-use super::read::Read;
 use super::tombstones::{Position, Tombstones};
-use crate::table::NameHash;
 
 /// Seconds between two complaints about the disk.
 const COMPLAINT_EVERY: u64 = 60;
@@ -78,28 +76,6 @@ counters! {
 /// Adds to a counter.
 pub(crate) fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
-}
-
-/// How a worker is told that a read has come to its end.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// Where what a worker has lent comes back to.
-pub(super) struct Home {
-    pub(super) arenas: Mutex<Vec<Arena>>,
-    pub(super) reads: Mutex<Vec<Read>>,
-    pub(super) has_reads: AtomicBool,
-    pub(super) wake: Wake,
-}
-
-impl fmt::Debug for Home {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home").field("has_reads", &self.has_reads).finish_non_exhaustive()
-    }
-}
-
-/// A lock whose holders do not panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads that wait for a thread.

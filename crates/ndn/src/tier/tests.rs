@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
+use kaido_ndn_tables::text::name;
+use kaido_ndn_tables::{NodeInstant, Prefixes};
 use kaido_wire::ndn::{DataRepr, Name};
 use proptest::prelude::*;
 
-use super::format::{KEYS, RECORD_HEADER};
+use super::format::{KEYS, RECORD_HEADER, Record};
 use super::load::keys_of;
-use super::log::{Record, Resumed};
+use super::log::Resumed;
 use super::*;
-use crate::moment::NodeInstant;
-use crate::table::Prefixes;
-use crate::table::build::name;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 

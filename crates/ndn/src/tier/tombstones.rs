@@ -5,8 +5,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use kaido_ndn_tables::NameHash;
+
 use super::format::checksum;
-use crate::table::NameHash;
 
 /// Marks at most; beyond, one mark erases all.
 const MARKS_MAX: usize = 256;
@@ -102,8 +103,9 @@ impl Tombstones {
 
 #[cfg(test)]
 mod tests {
+    use kaido_ndn_tables::text::name;
+
     use super::*;
-    use crate::table::build::name;
 
     #[test]
     fn marks_erase_what_was_before_them() {

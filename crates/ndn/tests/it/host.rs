@@ -10,11 +10,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
+use kaido_ndn::NdnDrop;
 use kaido_ndn::face::{FaceBounds, FaceEventKind, FaceState, FaceUri, Faces, LinkType, Persistency, Scope};
 use kaido_ndn::host::{
     ConnectError, HostControl, HostPort, HostSettings, MULTICAST_GROUP, MulticastOn, UnixAccess,
 };
-use kaido_ndn::{FaceId, NdnDrop};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

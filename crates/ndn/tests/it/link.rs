@@ -15,7 +15,8 @@ use kaido_ndn::face::{
     FLAG_LOCAL_FIELDS, FaceSettings, FaceState, FaceUri, Faces, LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::{Annotations, FaceId, NackReason, NdnDrop};
+use kaido_ndn::{Annotations, NackReason, NdnDrop};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{DataRepr, InterestRepr, LpHeader, LpPacket, Name, name_from_uri};
 

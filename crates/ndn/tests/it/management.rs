@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_ndn::FaceId;
 use kaido_ndn::client::{CommandError, Connection, Consumer, command, command_interest, dataset};
 use kaido_ndn::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::mgmt::{
     Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsUpdate, ErasureResult, FaceRequest,
     HeavyHitterInfo, Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
 };
-use kaido_ndn::table::{Fib, Hop, Hops, NameHash};
+use kaido_ndn_tables::{FaceId, Fib, Hop, Hops, NameHash};
 use kaido_table::Domain;
 use kaido_wire::ndn::tlv::Elements;
 use kaido_wire::ndn::{Data, InterestRepr, LpHeader, Name, name_from_uri, types};

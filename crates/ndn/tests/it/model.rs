@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::fixture::{A, APP, B, C, Node, briefs, data, interest_with, name, settings, token};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::forward::{ForwarderSettings, StrategyChoice};
-use kaido_ndn::table::{CsSettings, PitSettings};
-use kaido_ndn::{Annotations, FaceId, NackReason};
+use kaido_ndn::{Annotations, NackReason};
+use kaido_ndn_tables::{FaceId, PitSettings};
 use proptest::prelude::*;
 
 const FACES: [FaceId; 4] = [A, B, C, APP];

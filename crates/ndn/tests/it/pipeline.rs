@@ -7,10 +7,10 @@ use crate::fixture::{
     A, APP, B, C, CURIOUS, Node, RADIO, briefs, data, data_with, interest, interest_with, nack, name,
     settings, token,
 };
-use kaido_ndn::face::Account;
+use kaido_ndn::cs::{Admit, CsSettings};
 use kaido_ndn::forward::{FACE_CONTENT_STORE, ForwarderSettings, StrategyChoice, Unsolicited};
-use kaido_ndn::table::{Admit, CsSettings, PitSettings};
-use kaido_ndn::{Annotations, FaceId, NackReason, NdnDrop, PitToken};
+use kaido_ndn::{Annotations, NackReason, NdnDrop};
+use kaido_ndn_tables::{Account, FaceId, PitSettings, PitToken};
 use kaido_wire::ndn::{Name, implicit_digest};
 
 fn caching() -> ForwarderSettings {

@@ -11,11 +11,12 @@ use kaido_engine::{
     Batch, DropReason, DropTable, FramePool, Function, KernelPath, Output, PortId, PortTotals, Worker,
     WorkerSettings,
 };
+use kaido_ndn::NdnDrop;
 use kaido_ndn::face::{
     FLAG_RELIABILITY, FaceSettings, FaceState, FaceUri, Faces, LinkType, Persistency, Scope, Transport,
 };
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::{FaceId, NdnDrop};
+use kaido_ndn_tables::FaceId;
 use kaido_wire::MacAddr;
 use kaido_wire::ndn::{LpHeader, LpPacket, LpReliability};
 

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::steer::{HandoffPort, handoff_ports, relay};
 use kaido_engine::{FramePool, KernelPath, Port, PortId, Worker, WorkerHandle, WorkerSettings};
-use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings};
 use kaido_ndn::client::{
     Connection, Consumer, FetchOptions, Publication, Router, command, dataset, fetch_versioned,
 };
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::face::{FaceUri, Faces, Persistency};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::mgmt::{Authority, ControlParameters, Manager, Module, Node as _, Route, origin};
 use kaido_ndn::router::{ControlMailbox, Ndn, NodeParts, RouterNode, UdpPorts, WorkerSet};
-use kaido_ndn::table::{CsSettings, NameHash, PitSettings};
+use kaido_ndn_tables::{FaceId, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, InterestRepr, LpHeader, Name, name_from_uri};
 
 static NODES: AtomicU32 = AtomicU32::new(0);

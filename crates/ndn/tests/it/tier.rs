@@ -10,10 +10,11 @@ use std::time::{Duration, SystemTime};
 use crate::fixture::{
     A, APP, B, C, CURIOUS, Node, RADIO, Sent, briefs, data_with, interest, interest_with, settings,
 };
+use kaido_ndn::cs::{Admit, CsSettings};
 use kaido_ndn::forward::{FACE_CONTENT_STORE, ForwarderSettings};
-use kaido_ndn::table::{Admit, CsSettings, NameHash};
 use kaido_ndn::tier::{Tier, TierCounters, TierSettings};
 use kaido_ndn::{NackReason, NdnDrop};
+use kaido_ndn_tables::NameHash;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 

@@ -6,8 +6,9 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use kaido_ndn_tables::FaceId;
+
 use super::{Decision, NextHopQuery, OutgoingInterest, Strategy};
-use crate::packet::FaceId;
 
 /// When another next hop is tried for the first time.
 const PROBE_FIRST: Duration = Duration::from_secs(5);
@@ -72,7 +73,7 @@ fn other_to_try(meeting: &mut OutgoingInterest<'_>, but: FaceId) -> Option<FaceI
     // Turn by turn, so that each is tried, and first those that failed or of which nothing is known.
     let others = meeting.hops.len() - 1;
     let turn = meeting.measurements.turn(Some(measured), others);
-    let mut rest: arrayvec::ArrayVec<FaceId, { crate::table::HOPS_MAX }> =
+    let mut rest: arrayvec::ArrayVec<FaceId, { kaido_ndn_tables::HOPS_MAX }> =
         meeting.hops.iter().copied().filter(|&face| face != but).collect();
     rest.sort_by_key(|&face| Reverse(meeting.measurements.rank(measured, face, meeting.now)));
     rest.get(turn).copied()

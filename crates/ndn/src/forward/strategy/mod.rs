@@ -14,11 +14,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use kaido_ndn_tables::{FaceId, HOPS_MAX, NodeInstant, OutRecord, Pit, Slot};
 
 use super::measurements::{MeasurementRef, Measurements};
-use crate::moment::NodeInstant;
-use crate::packet::FaceId;
-use crate::table::{HOPS_MAX, OutRecord, Pit, Slot};
 
 /// The first time in which an Interest that comes again is not sent again; it doubles each time one is (NFD).
 const SUPPRESSION_INITIAL_MS: u16 = 10;
@@ -232,8 +230,9 @@ impl StrategyChoice {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use kaido_ndn_tables::{NameHash, PitEntry, PitSettings, Prefixes, Selectors};
+
     use super::*;
-    use crate::table::{NameHash, PitSettings, Prefixes, Selectors};
 
     /// A pending Interest and its route.
     pub(super) struct Rig {
@@ -262,8 +261,10 @@ pub(super) mod tests {
         fn interest(pit: &mut Pit, number: u8) -> Slot {
             let (name, mut prefixes) = ([8, 1, number], Prefixes::default());
             prefixes.fill(&NameHash::fixed(1), &name).unwrap();
-            let siblings = pit.find_or_siblings(&name, &prefixes, Selectors::default()).unwrap_err();
-            pit.insert(&name, &prefixes, Selectors::default(), siblings).unwrap()
+            match pit.entry(&name, &prefixes, Selectors::default()) {
+                PitEntry::Vacant(vacant) => vacant.insert().unwrap(),
+                PitEntry::Occupied(slot) => panic!("{slot:?} has the name"),
+            }
         }
 
         /// Another Interest of the route.

@@ -3,9 +3,9 @@
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::miette;
 
-use super::{NameArg, entries, list};
+use super::entries::{self, RELIABILITY};
+use super::{NameArg, list};
 use crate::client::{CommandError, Consumer, command};
-use crate::face::FLAG_RELIABILITY;
 use crate::mgmt::{ControlParameters, Module, origin};
 
 /// A route that is asked for.
@@ -16,9 +16,6 @@ pub(super) struct RouteRequest {
     /// In seconds.
     pub(super) expires: Option<u64>,
 }
-
-/// The flag of a face whose packets are acknowledged.
-pub(super) const RELIABILITY: u64 = FLAG_RELIABILITY as u64;
 
 /// What of a face can be changed.
 pub(super) struct FaceRequest {

@@ -5,8 +5,11 @@ use kaido_wire::ndn::{Name, types};
 use miette::miette;
 use serde::Serialize;
 
-use super::change;
+use crate::face::FLAG_RELIABILITY;
 use crate::mgmt::{HeavyHitterInfo, Sharing, WorkerInfo, kinds};
+
+/// The flag of a face whose packets are acknowledged.
+pub(super) const RELIABILITY: u64 = FLAG_RELIABILITY as u64;
 
 /// A face.
 #[derive(Debug, Default, Serialize)]
@@ -211,7 +214,7 @@ pub(super) fn faces(octets: &[u8]) -> miette::Result<Vec<Face>> {
         link: word(number(&fields, 0x86), &["point-to-point", "multi-access", "ad-hoc"]),
         mtu: number(&fields, 0x89).unwrap_or(0),
         flags: number(&fields, 0x6c).unwrap_or(0),
-        reliability: number(&fields, 0x6c).unwrap_or(0) & change::RELIABILITY != 0,
+        reliability: number(&fields, 0x6c).unwrap_or(0) & RELIABILITY != 0,
         received: traffic(&fields, [0x90, 0x91, 0x97, 0x94]),
         sent: traffic(&fields, [0x92, 0x93, 0x98, 0x95]),
     };

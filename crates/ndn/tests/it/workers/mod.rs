@@ -9,13 +9,13 @@ use kaido_engine::steer::handoff_ports;
 use kaido_engine::{
     DropReason, FramePool, KernelPath, Port, PortId, PortTotals, Worker, WorkerCounters, WorkerSettings,
 };
-use kaido_ndn::FaceId;
 use kaido_ndn::balance::{Balance, BalanceSettings};
+use kaido_ndn::cs::CsSettings;
 use kaido_ndn::face::{FaceBounds, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
 use kaido_ndn::router::{ControlMailbox, Ndn, WorkerSet};
-use kaido_ndn::table::{CsSettings, Hop, NameHash, PitSettings};
+use kaido_ndn_tables::{FaceId, Hop, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, LpHeader, LpPacket};
 
 #[allow(unused_imports)] // Not every test makes all of them.

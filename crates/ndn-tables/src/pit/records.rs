@@ -1,9 +1,50 @@
 //! Who waits for the Data of a pending Interest, and who was asked for it.
 
 use super::chains::NONE;
-use super::pit::{DOWNSTREAMS_MAX, Pit, PitFull, Slot, UPSTREAMS_MAX};
-use super::pit_entry::{InRecord, NackSeverity, OutRecord};
-use crate::packet::FaceId;
+use super::limits::{DOWNSTREAMS_MAX, UPSTREAMS_MAX};
+use super::{Pit, PitFull, Slot};
+use crate::{Account, FaceId, NodeInstant, PitToken};
+
+/// A downstream that waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InRecord {
+    /// Until when it waits.
+    pub expires: NodeInstant,
+    /// Where the Data goes.
+    pub face: FaceId,
+    /// The nonce of its last Interest.
+    pub nonce: u32,
+    /// The token that the Data must carry.
+    pub token: PitToken,
+    /// What it is counted in.
+    pub account: Account,
+}
+
+/// An upstream that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutRecord {
+    /// When the last Interest went there.
+    pub sent: NodeInstant,
+    /// Where it went.
+    pub face: FaceId,
+    /// Its nonce.
+    pub nonce: u32,
+    /// Whether and why it came back.
+    pub nack: Option<NackSeverity>,
+}
+
+/// Why an Interest came back, the least severe first: of several upstreams, the downstream is told the least severe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NackSeverity {
+    /// Congestion.
+    Congestion,
+    /// The nonce was seen before.
+    Duplicate,
+    /// No way.
+    NoRoute,
+    /// Not said, or another reason.
+    Other,
+}
 
 /// How a nonce has been met before in an entry, as a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +59,7 @@ pub struct NonceSeen {
 
 impl Pit {
     /// How a nonce has been met in an entry.
+    #[inline]
     pub fn nonce_seen(&self, slot: Slot, nonce: u32, face: FaceId) -> NonceSeen {
         let mut seen = NonceSeen::default();
         for record in self.downstreams(slot).filter(|record| record.nonce == nonce) {
@@ -31,7 +73,7 @@ impl Pit {
     #[inline]
     pub fn downstreams(&self, slot: Slot) -> impl Iterator<Item = InRecord> {
         let (first, more) =
-            self.entry(slot).map_or((None, NONE), |entry| (entry.input(), entry.rest().ins_more));
+            self.get(slot).map_or((None, NONE), |entry| (entry.input(), entry.rest().ins_more));
         first.into_iter().chain(self.ins.iter(more).copied())
     }
 
@@ -39,7 +81,7 @@ impl Pit {
     #[inline]
     pub fn upstreams(&self, slot: Slot) -> impl Iterator<Item = OutRecord> {
         let (first, more) =
-            self.entry(slot).map_or((None, NONE), |entry| (entry.out(), entry.rest().outs_more));
+            self.get(slot).map_or((None, NONE), |entry| (entry.out(), entry.rest().outs_more));
         first.into_iter().chain(self.outs.iter(more).copied())
     }
 
@@ -50,7 +92,7 @@ impl Pit {
     }
 
     /// Notes that a downstream waits, whether or not it did before; the entry lasts as long as any does. For the first one,
-    /// whether there [is room](Pit::has_room) is to be asked before.
+    /// whether there [is room](super::VacantPitEntry::has_room) is to be asked before.
     ///
     /// # Errors
     /// [`PitFull::Records`], [`PitFull::Account`], [`PitFull::Gone`].
@@ -72,6 +114,7 @@ impl Pit {
         self.wait_with_others(handle, slot, record)
     }
 
+    #[inline]
     fn wait_with_others(&mut self, handle: Slot, slot: u32, record: &InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         let mut before = None;
@@ -122,6 +165,7 @@ impl Pit {
     }
 
     /// Notes that an Interest of this nonce came back from an upstream; `false` when none was asked there.
+    #[inline]
     pub fn note_nack(
         &mut self,
         slot: Slot,
@@ -143,7 +187,7 @@ impl Pit {
     /// The strategy's own word of an entry, zero at first.
     #[inline]
     pub fn strategy(&self, slot: Slot) -> u64 {
-        self.entry(slot).map_or(0, |entry| entry.rest().strategy)
+        self.get(slot).map_or(0, |entry| entry.rest().strategy)
     }
 
     /// Keeps the strategy's own word of an entry.
@@ -159,10 +203,9 @@ impl Pit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::name;
-    use super::super::pit::tests::{PLAIN, downstream, insert, pit};
+    use super::super::fixture::{PLAIN, downstream, insert, pit};
     use super::*;
-    use crate::moment::NodeInstant;
+    use crate::text::name;
 
     #[test]
     fn nonces_are_known_by_where_they_were_met() {

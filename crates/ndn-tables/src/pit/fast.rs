@@ -3,15 +3,17 @@
 
 use kaido_table::{OccupiedEntry, VacantEntry};
 
-use super::names::Prefixes;
-use super::pit::{BEYOND, Pit};
-use super::pit_entry::{Entry, InRecord, NAME_INLINE, OutRecord, flag};
-use crate::packet::{FaceId, PitToken};
+use super::entry::{Entry, NAME_INLINE, flag};
+use super::limits::BEYOND;
+use super::records::{InRecord, OutRecord};
+use super::{Pit, Slot};
+use crate::names::Prefixes;
+use crate::{FaceId, PitToken};
 
 /// A pending Interest of one downstream and one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SingleDownstream {
-    slot: u32,
+    slot: Slot,
     /// Where it lies in the index.
     place: OccupiedEntry,
     /// The hash of its name.
@@ -79,32 +81,34 @@ impl Pit {
             return None;
         }
         let place = self.index.only(entry.hash, slot)?;
-        let (waits, asked) = (entry.input()?, entry.out()?);
+        let (slot, waits, asked) = (entry.handle(slot), entry.input()?, entry.out()?);
         Some(SingleDownstream { slot, place, hash: entry.hash, waits, asked: asked.face, nonce: asked.nonce })
     }
 
     /// Whether stale Data from a cache does not satisfy an entry.
     #[inline(always)]
     pub fn must_be_fresh(&self, pending: &SingleDownstream) -> bool {
-        self.entries[pending.slot as usize].flags & flag::MUST_BE_FRESH != 0
+        self.get(pending.slot).is_some_and(|entry| entry.flags & flag::MUST_BE_FRESH != 0)
     }
 
-    /// Removes an entry whose Data has come.
+    /// Removes an entry whose Data has come; does nothing when it was erased before.
     #[inline(always)]
     pub fn erase_fast(&mut self, pending: &SingleDownstream) {
+        // An entry keeps its place as long as it waits.
+        let Some(number) = self.live(pending.slot) else { return };
         self.index.vacate(pending.place);
         self.accounts.refund(pending.waits.account, 1);
-        self.free_entry(pending.slot);
+        self.free_entry(number);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::{name, with_digest};
-    use super::super::pit::tests::{PLAIN, PREFIX, downstream, hashed, insert, pit};
-    use super::super::pit_entry::Selectors;
+    use super::super::Selectors;
+    use super::super::fixture::{PLAIN, PREFIX, downstream, hashed, insert, pit};
     use super::*;
-    use crate::moment::NodeInstant;
+    use crate::NodeInstant;
+    use crate::text::{name, with_digest};
 
     #[test]
     fn data_is_for_one_alone_by_its_token_and_name() {
@@ -155,6 +159,10 @@ mod tests {
         let again = pit.single_downstream(&pit.token(again), &name("a/b")).unwrap();
         pit.erase_fast(&again);
         assert_eq!(pit.find(&name("a/b"), &hashed(&name("a/b")), PLAIN), None);
+        let other = insert(&mut pit, &name("a/b"), fresh).unwrap();
+        assert!(!pit.must_be_fresh(&again), "the handle is not of this one");
+        pit.erase_fast(&again);
+        assert_eq!((pit.len(), pit.find(&name("a/b"), &hashed(&name("a/b")), fresh)), (3, Some(other)));
         let deep = insert(&mut pit, &name(&"x/".repeat(41)), PLAIN).unwrap();
         ready(&mut pit, deep);
         assert_eq!(pit.single_downstream(&pit.token(deep), &pit.name(deep)), None, "a prefix of it waits");

@@ -1,8 +1,8 @@
 //! What of the PIT each host and each application has, in units of an entry: a record beyond the first and a piece of a
 //! long name cost as many as there are entries for one of them, so that none of the stores can be used up alone.
 
-use super::pit::PitSettings;
-use crate::face::Account;
+use super::settings::PitSettings;
+use crate::Account;
 
 /// What is used of a PIT, by account.
 #[derive(Debug)]
@@ -58,13 +58,13 @@ impl Accounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::name;
-    use super::super::pit::tests::{PLAIN, downstream, hashed, insert};
-    use super::super::pit::{Pit, PitFull};
-    use super::super::pit_entry::{InRecord, OutRecord};
+    use super::super::fixture::{PLAIN, downstream, hashed, insert};
+    use super::super::records::{InRecord, OutRecord};
+    use super::super::{Pit, PitFull};
     use super::*;
-    use crate::moment::NodeInstant;
-    use crate::packet::FaceId;
+    use crate::FaceId;
+    use crate::NodeInstant;
+    use crate::text::name;
 
     const HOST: Account = Account::of_host(1);
     const OTHER: Account = Account::of_host(2);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::cs::Cs;
+use super::Cs;
 
 /// How far an erasure has come, for who waits for it; and that they wait no longer.
 #[derive(Debug, Default)]

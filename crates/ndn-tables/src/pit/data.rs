@@ -1,14 +1,15 @@
 //! Which pending Interests Data satisfies.
 
-use super::names::{DEPTH_MAX, NameHash, Prefixes, components};
-use super::pit::{BEYOND, NAME_CHUNK, Pit, Slot};
-use super::pit_entry::{Entry, NAME_INLINE, flag};
+use super::entry::{Entry, flag};
+use super::limits::BEYOND;
+use super::{Pit, Slot};
+use crate::names::{DEPTH_MAX, NameHash, Prefixes, components};
 
 impl Pit {
     /// Whether Data of this name satisfies an entry; `digest` makes the Data's implicit digest, and is asked only by
     /// an Interest that names one and has the Data's name otherwise.
     pub fn accepts(&self, slot: Slot, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {
-        self.entry(slot).is_some_and(|entry| self.is_satisfied(entry, name, digest))
+        self.get(slot).is_some_and(|entry| self.is_satisfied(entry, name, digest))
     }
 
     fn is_satisfied(&self, entry: &Entry, name: &[u8], digest: impl FnOnce() -> [u8; 32]) -> bool {
@@ -70,69 +71,14 @@ impl Pit {
             }
         }
     }
-
-    /// The name of an entry, in pieces.
-    pub(super) fn name_pieces<'p>(
-        &'p self,
-        entry: &'p Entry,
-        len: usize,
-    ) -> Pieces<impl Iterator<Item = &'p [u8]>> {
-        let inline = &entry.name[..len.min(NAME_INLINE)];
-        let mut left = len - inline.len();
-        let more = self.names.iter(entry.rest().name_more).map(move |chunk| {
-            let piece = &chunk.0[..left.min(NAME_CHUNK)];
-            left -= piece.len();
-            piece
-        });
-        Pieces(std::iter::once(inline).chain(more))
-    }
-
-    #[inline]
-    pub(super) fn has_name(&self, entry: &Entry, name: &[u8]) -> bool {
-        if usize::from(entry.name_len) != name.len() {
-            return false;
-        }
-        if name.len() <= NAME_INLINE {
-            return &entry.name[..name.len()] == name;
-        }
-        self.name_pieces(entry, name.len()).eq_octets(name)
-    }
-}
-
-/// Octets in pieces.
-pub(super) struct Pieces<I>(pub(super) I);
-
-impl<'p, I: Iterator<Item = &'p [u8]>> Pieces<I> {
-    fn eq_octets(self, octets: &[u8]) -> bool {
-        let mut rest = octets;
-        for piece in self.0 {
-            match rest.strip_prefix(piece) {
-                Some(after) => rest = after,
-                None => return false,
-            }
-        }
-        rest.is_empty()
-    }
-
-    /// Whether the last octets are these.
-    fn ends_with(self, end: &[u8; 32]) -> bool {
-        let mut last = [0; 32];
-        for piece in self.0 {
-            let keep = 32usize.saturating_sub(piece.len());
-            let taken = 32 - keep;
-            last.copy_within(taken.., 0);
-            last[keep..].copy_from_slice(&piece[piece.len() - taken..]);
-        }
-        last == *end
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::{name, with_digest};
-    use super::super::pit::tests::{PLAIN, PREFIX, hashed, insert, pit};
-    use super::super::pit_entry::Selectors;
+    use super::super::Selectors;
+    use super::super::fixture::{PLAIN, PREFIX, hashed, insert, pit};
     use super::*;
+    use crate::text::{name, with_digest};
 
     fn satisfied(pit: &Pit, name: &[u8], digest: [u8; 32]) -> Vec<Slot> {
         let mut found = Vec::new();

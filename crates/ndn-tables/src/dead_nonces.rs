@@ -8,7 +8,7 @@
 
 use kaido_table::{RegionError, Slots, prefetch};
 
-use crate::moment::NodeInstant;
+use crate::NodeInstant;
 
 const RING: usize = 14;
 /// Ages are told apart by four bits; what is this old or older is dead no more.

@@ -6,87 +6,13 @@
 //!   line 3      what few have: a longer token, more records, a longer name, a strategy's word
 //! ```
 
-use crate::face::Account;
-use crate::moment::NodeInstant;
-use crate::packet::{FaceId, NackReason, PitToken};
-
+use super::Slot;
 use super::chains::NONE;
-use super::pit::Slot;
+use super::records::{InRecord, NackSeverity, OutRecord};
+use crate::{Account, FaceId, NodeInstant, PitToken};
 
 /// Octets of a name that lie in its entry.
 pub(super) const NAME_INLINE: usize = 128;
-
-/// What selects Data besides the name; entries of one name and different selectors are different entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Selectors {
-    /// Data of longer names satisfies it too.
-    pub can_be_prefix: bool,
-    /// Stale Data from a cache does not.
-    pub must_be_fresh: bool,
-}
-
-/// A downstream that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InRecord {
-    /// Until when it waits.
-    pub expires: NodeInstant,
-    /// Where the Data goes.
-    pub face: FaceId,
-    /// The nonce of its last Interest.
-    pub nonce: u32,
-    /// The token that the Data must carry.
-    pub token: PitToken,
-    /// What it is counted in.
-    pub account: Account,
-}
-
-/// Why an Interest came back, the least severe first: of several upstreams, the downstream is told the least severe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NackSeverity {
-    /// Congestion.
-    Congestion,
-    /// The nonce was seen before.
-    Duplicate,
-    /// No way.
-    NoRoute,
-    /// Not said, or another reason.
-    Other,
-}
-
-impl From<NackReason> for NackSeverity {
-    fn from(reason: NackReason) -> Self {
-        match reason {
-            NackReason::Congestion => Self::Congestion,
-            NackReason::Duplicate => Self::Duplicate,
-            NackReason::NoRoute => Self::NoRoute,
-            NackReason::None | NackReason::Other(_) => Self::Other,
-        }
-    }
-}
-
-impl From<NackSeverity> for NackReason {
-    fn from(severity: NackSeverity) -> Self {
-        match severity {
-            NackSeverity::Congestion => Self::Congestion,
-            NackSeverity::Duplicate => Self::Duplicate,
-            NackSeverity::NoRoute => Self::NoRoute,
-            NackSeverity::Other => Self::None,
-        }
-    }
-}
-
-/// An upstream that was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutRecord {
-    /// When the last Interest went there.
-    pub sent: NodeInstant,
-    /// Where it went.
-    pub face: FaceId,
-    /// Its nonce.
-    pub nonce: u32,
-    /// Whether and why it came back.
-    pub nack: Option<NackSeverity>,
-}
 
 /// What an entry is, a bit each.
 pub(super) mod flag {
@@ -215,6 +141,7 @@ impl Entry {
     }
 
     /// As [`Entry::rest`], to change.
+    #[inline]
     pub(super) fn rest_mut(&mut self) -> &mut RarePitFields {
         if !self.has_rest() {
             self.rest = RarePitFields::NONE;
@@ -291,6 +218,7 @@ impl Entry {
     }
 
     /// Counts another downstream than the first.
+    #[inline]
     pub(super) fn add_input(&mut self) {
         if self.ins == 1 {
             let expires = self.expires;
@@ -316,13 +244,5 @@ impl Entry {
         (self.out_sent, self.out_face) = (record.sent, record.face);
         (self.out_nonce, self.out_nack) = (record.nonce, record.nack);
         self.outs = self.outs.max(1);
-    }
-}
-
-impl Selectors {
-    #[inline]
-    pub(super) fn flags(self) -> u8 {
-        u8::from(self.can_be_prefix) * flag::CAN_BE_PREFIX
-            + u8::from(self.must_be_fresh) * flag::MUST_BE_FRESH
     }
 }

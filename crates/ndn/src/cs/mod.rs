@@ -8,14 +8,22 @@
 //! whose name has up to [`LEVELS`] components more; what lies deeper is forwarded, as is an Interest whose prefix's newest
 //! Data was evicted while older Data stayed.
 
+mod admission;
+mod entry;
+mod erase;
+mod find;
+mod payloads;
+mod spill;
+
+use kaido_ndn_tables::{DEPTH_MAX, NodeInstant, Prefixes};
 use kaido_table::{HashIndex, RegionError, Slots, prefetch};
 
-use super::admission::Admission;
-use super::cs_entry::{Admit, BELOW, CsCounters, CsSettings, Entry, LEVELS, NewData};
-use super::names::{DEPTH_MAX, Prefixes};
-use super::payloads::{BLOCK, Payloads, blocks_of};
-use crate::moment::NodeInstant;
 use crate::tier::TierHandle;
+use admission::Admission;
+pub use entry::{Admit, CsCounters, CsEntryRef, CsSettings, LEVELS, NewData};
+use entry::{BELOW, Entry};
+pub use erase::{CsErasure, Erasure};
+use payloads::{BLOCK, Payloads, blocks_of};
 
 /// Entries that are looked at for one to evict, at most; then it is the next, whether it was asked for or not.
 const SWEEP_MAX: u32 = 64;
@@ -23,21 +31,21 @@ const SWEEP_MAX: u32 = 64;
 /// Cached Data.
 #[derive(Debug)]
 pub struct Cs {
-    pub(super) index: HashIndex,
-    pub(super) entries: Slots<Entry>,
+    index: HashIndex,
+    entries: Slots<Entry>,
     free: Vec<u32>,
-    pub(super) payloads: Payloads,
+    payloads: Payloads,
     /// Of what was asked for before, if that is all that is kept.
-    pub(super) admission: Option<Admission>,
+    admission: Option<Admission>,
     /// The bounds in force, not above what there is memory for.
     bounds: CsSettings,
     admits: bool,
-    pub(super) serves: bool,
-    pub(super) len: u32,
+    serves: bool,
+    len: u32,
     hand: u32,
-    pub(super) counters: CsCounters,
+    counters: CsCounters,
     /// Where on disk what is evicted goes, if it goes there.
-    pub(super) handle: Option<TierHandle>,
+    handle: Option<TierHandle>,
 }
 
 impl Cs {
@@ -230,7 +238,7 @@ impl Cs {
         }
     }
 
-    pub(super) fn remove(&mut self, number: u32) {
+    fn remove(&mut self, number: u32) {
         let entry = self.entries[number as usize];
         debug_assert!(entry.is_live, "removed twice");
         self.index.remove(entry.hash, number);
@@ -285,13 +293,11 @@ mod tests {
     use std::time::Duration;
 
     use kaido_engine::{Frame, FramePool};
+    use kaido_ndn_tables::text::{name, with_digest};
+    use kaido_ndn_tables::{NameHash, Selectors};
     use kaido_wire::ndn::{Data, DataRepr, Name, implicit_digest};
     use proptest::prelude::*;
 
-    use super::super::cs_erase::CsErasure;
-    use super::super::names::NameHash;
-    use super::super::names::build::{name, with_digest};
-    use super::super::pit_entry::Selectors;
     use super::*;
 
     const PLAIN: Selectors = Selectors { can_be_prefix: false, must_be_fresh: false };

@@ -1,13 +1,11 @@
 //! What a CS finds for an Interest.
 
 use kaido_engine::Frame;
+use kaido_ndn_tables::{DEPTH_MAX, NodeInstant, Prefixes, Selectors};
 use kaido_table::prefetch;
 
-use super::cs::Cs;
-use super::cs_entry::{BELOW, CsEntryRef, Entry, LEVELS};
-use super::names::{DEPTH_MAX, Prefixes};
-use super::pit_entry::Selectors;
-use crate::moment::NodeInstant;
+use super::Cs;
+use super::entry::{BELOW, CsEntryRef, Entry, LEVELS};
 
 /// The depths of the prefixes under which Data is noted.
 #[inline(always)]

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use kaido_engine::Frame;
-
-use crate::moment::NodeInstant;
+use kaido_ndn_tables::NodeInstant;
 
 /// Components by which the name of Data may be longer than that of an Interest it is found by.
 pub const LEVELS: usize = 3;

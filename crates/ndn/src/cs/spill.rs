@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::cs::Cs;
-use super::cs_entry::LEVELS;
+use super::Cs;
+use super::entry::LEVELS;
 use crate::forward::LOCALHOST;
 use crate::tier::TierHandle;
 

@@ -12,11 +12,13 @@ const TICK_SHIFT: u32 = 20;
 
 impl NodeInstant {
     /// When a node that began at `epoch` has this instant.
+    #[inline]
     pub fn at(epoch: Instant, now: Instant) -> Self {
         Self(nanoseconds(now.saturating_duration_since(epoch)))
     }
 
     /// A moment by its nanoseconds.
+    #[inline]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
@@ -29,7 +31,7 @@ impl NodeInstant {
 
     /// So many milliseconds later.
     #[inline]
-    pub(crate) const fn plus_ms(self, milliseconds: u32) -> Self {
+    pub const fn plus_ms(self, milliseconds: u32) -> Self {
         Self(self.0.saturating_add(milliseconds as u64 * 1_000_000))
     }
 
@@ -41,18 +43,19 @@ impl NodeInstant {
 
     /// The tick of the timers in which the moment lies.
     #[inline]
-    pub(crate) const fn tick(self) -> u64 {
+    pub const fn tick(self) -> u64 {
         self.0 >> TICK_SHIFT
     }
 
     /// The first tick that begins at the moment or later.
     #[inline]
-    pub(crate) const fn tick_after(self) -> u64 {
+    pub const fn tick_after(self) -> u64 {
         self.0.div_ceil(1 << TICK_SHIFT)
     }
 
     /// When a tick begins.
-    pub(crate) const fn of_tick(tick: u64) -> Self {
+    #[inline]
+    pub const fn of_tick(tick: u64) -> Self {
         Self(tick << TICK_SHIFT)
     }
 }

@@ -1,11 +1,13 @@
 //! FIB: where Interests go, by the longest prefix of their names.
 
+use std::fmt;
+
 use arrayvec::ArrayVec;
 use kaido_table::{Domain, RegionError};
 
 use super::name_table::{NameTable, NameTableError};
 use super::names::NameHash;
-use crate::packet::FaceId;
+use crate::FaceId;
 
 /// Next hops of a prefix at most.
 pub const HOPS_MAX: usize = 16;
@@ -53,14 +55,29 @@ impl Hops {
 }
 
 /// A route could not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FibError {
     /// The prefix does not go into the table.
-    #[error(transparent)]
-    Table(#[from] NameTableError),
+    Table(NameTableError),
     /// The prefix has [`HOPS_MAX`] next hops.
-    #[error("more than {HOPS_MAX} next hops")]
     TooManyHops,
+}
+
+impl fmt::Display for FibError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(error) => error.fmt(f),
+            Self::TooManyHops => write!(f, "more than {HOPS_MAX} next hops"),
+        }
+    }
+}
+
+impl std::error::Error for FibError {}
+
+impl From<NameTableError> for FibError {
+    fn from(error: NameTableError) -> Self {
+        Self::Table(error)
+    }
 }
 
 /// The forwarding information base: one for all workers, written by the control thread.
@@ -128,8 +145,8 @@ impl Fib {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::build::name;
     use super::*;
+    use crate::text::name;
 
     fn hops(fib: &Fib, prefix: &str) -> Vec<(u32, u32)> {
         let hops = |hops: Option<&Hops>| {

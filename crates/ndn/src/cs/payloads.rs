@@ -4,7 +4,8 @@
 use kaido_engine::{Frame, FrameSize};
 use kaido_table::{RegionError, Slots};
 
-use super::chains::NONE;
+/// The end of a chain of blocks, and an empty one.
+const NONE: u32 = u32::MAX;
 
 /// Octets of a block.
 pub(super) const BLOCK: usize = 256;

@@ -6,91 +6,25 @@
 //! of the first that fits, [`Lookup::take`] compares the name, for which [`Lookup::ripen`] asks if it is long. Why so:
 //! `docs/decisions/0018-longest-name-prefix.md`.
 
+mod entry;
+mod error;
+mod lookup;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use kaido_table::{
-    Domain, Guard, Key, Probe, Reader, RegionError, Seed, Stages, Table, TableError, TableMemory, prefetch,
-};
+use kaido_table::{Domain, Guard, Reader, RegionError, Table, TableError, TableMemory};
 
-use super::names::{DEPTH_MAX, NameError, NameHash, Prefixes};
+use crate::names::{DEPTH_MAX, NameHash, Prefixes};
+use entry::{NameEntry, NameKey, Octets};
+pub use error::NameTableError;
+use lookup::bit;
+pub use lookup::{Lookup, PrefixLookup};
 
 /// Prefixes from which on the buckets of those that may be there are sieved: below it the index, 13 octets a prefix, stays in
 /// the cache, and to fetch all of them costs less than to tell which.
 const SIEVED_FROM: usize = 1 << 18;
-
-/// Octets of a name that lie beside its value; longer names take an allocation.
-const INLINE: usize = 38;
-
-/// The keyed hash of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NameKey(u64);
-
-impl Key for NameKey {
-    fn words(&self) -> [u64; 2] {
-        [self.0, 0]
-    }
-
-    #[inline(always)]
-    fn hash(&self, _seed: &Seed) -> u64 {
-        self.0
-    }
-}
-
-#[derive(Debug)]
-enum Octets {
-    Inline(u8, [u8; INLINE]),
-    Long(Box<[u8]>),
-}
-
-impl Octets {
-    fn new(name: &[u8]) -> Self {
-        let mut octets = [0; INLINE];
-        match (octets.get_mut(..name.len()), u8::try_from(name.len())) {
-            (Some(place), Ok(len)) => {
-                place.copy_from_slice(name);
-                Self::Inline(len, octets)
-            }
-            _ => Self::Long(name.into()),
-        }
-    }
-
-    #[inline(always)]
-    fn get(&self) -> &[u8] {
-        match self {
-            Self::Inline(len, octets) => &octets[..usize::from(*len)],
-            Self::Long(octets) => octets,
-        }
-    }
-}
-
-/// A prefix and what is held for it.
-#[derive(Debug)]
-struct NameEntry<T> {
-    name: Octets,
-    value: T,
-}
-
-// With two words of value and the key, a prefix of usual length is one cache line.
-const _: () = assert!(size_of::<NameEntry<[u64; 2]>>() + size_of::<NameKey>() == 64);
-
-/// A prefix could not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameTableError {
-    /// It is no name.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// More than [`DEPTH_MAX`] components.
-    #[error("more than {DEPTH_MAX} components")]
-    Deep,
-    /// The table is full.
-    #[error("the table is full")]
-    Full,
-    /// Another prefix has the same hash of 64 bits: chance, as the hash is secret.
-    #[error("another prefix has the same hash")]
-    Collision,
-}
 
 /// What only writers use.
 struct Writer {
@@ -239,178 +173,15 @@ impl<T: Send + Sync> NameTable<T> {
     }
 }
 
-/// Longest-prefix lookups under one guard.
-#[derive(Debug)]
-pub struct Lookup<'g, T> {
-    stages: Stages<'g, NameKey, NameEntry<T>>,
-    depths: u64,
-    is_sieved: bool,
-}
-
-impl<T> Clone for Lookup<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Lookup<'_, T> {}
-
-/// A lookup between its steps; the default is that of a name without a prefix in the table.
-#[derive(Debug)]
-pub struct PrefixLookup<'g, T> {
-    probe: Probe<'g, NameKey, NameEntry<T>>,
-    /// The [bits](bit) of depths at which a prefix may be in the table. After [`Lookup::match_tags`] the deepest is that of `probe`.
-    depths: u64,
-}
-
-impl<T> Clone for PrefixLookup<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for PrefixLookup<'_, T> {}
-
-impl<T> Default for PrefixLookup<'_, T> {
-    fn default() -> Self {
-        Self { probe: Probe::default(), depths: 0 }
-    }
-}
-
-/// A depth as a bit, the deepest the lowest, which is the one that is quickly found.
-#[inline(always)]
-const fn bit(depth: usize) -> u64 {
-    1 << (DEPTH_MAX - depth)
-}
-
-/// The greatest depth of those whose bits are there.
-#[inline(always)]
-fn deepest(depths: u64) -> Option<usize> {
-    (depths != 0).then(|| DEPTH_MAX - depths.trailing_zeros() as usize)
-}
-
-impl<'g, T: Send + Sync> Lookup<'g, T> {
-    /// Depths at which the name has a prefix and the table has some.
-    #[inline(always)]
-    fn plausible(self, prefixes: &Prefixes) -> u64 {
-        self.depths & (u64::MAX << (DEPTH_MAX - prefixes.depth()))
-    }
-
-    /// Whether there is any prefix at a depth at which the name has one.
-    #[inline(always)]
-    pub fn is_plausible(self, prefixes: &Prefixes) -> bool {
-        self.plausible(prefixes) != 0
-    }
-
-    /// Fetches what tells which prefixes may be there: of a small table the buckets.
-    #[inline(always)]
-    pub fn ask(self, prefixes: &Prefixes) {
-        let mut depths = self.plausible(prefixes);
-        while let Some(depth) = deepest(depths) {
-            let key = NameKey(prefixes.prefix(depth).0);
-            if self.is_sieved {
-                self.stages.ask_sieve(&key);
-            } else {
-                self.stages.ask(&self.stages.hash(&key));
-            }
-            depths &= depths - 1;
-        }
-    }
-
-    /// Fetches the buckets of the prefixes that may be there; of a small table they are on their way.
-    #[inline(always)]
-    pub fn bloom_candidates(self, prefixes: &Prefixes) -> PrefixLookup<'g, T> {
-        let mut depths = self.plausible(prefixes);
-        if !self.is_sieved {
-            return PrefixLookup { probe: Probe::default(), depths };
-        }
-        let mut left = 0;
-        while let Some(depth) = deepest(depths) {
-            let others = depths & (depths - 1);
-            if self.stages.may_have(&NameKey(prefixes.prefix(depth).0)) {
-                left |= depths ^ others;
-            }
-            depths = others;
-        }
-        PrefixLookup { probe: Probe::default(), depths: left }
-    }
-
-    /// Finds the longest prefix whose tag is there, of those that are [left](Self::bloom_candidates), and fetches its record.
-    #[inline(always)]
-    pub fn match_tags(self, sought: &mut PrefixLookup<'g, T>, prefixes: &Prefixes) {
-        while let Some(depth) = deepest(sought.depths) {
-            sought.probe = self.stages.probe_now(&NameKey(prefixes.prefix(depth).0));
-            if sought.probe.is_plausible() {
-                return;
-            }
-            sought.depths &= sought.depths - 1;
-        }
-    }
-
-    /// Fetches the name of the record that was found, if it does not lie in it.
-    #[inline(always)]
-    pub fn ripen(self, sought: PrefixLookup<'g, T>) {
-        if let Some(NameEntry { name: Octets::Long(octets), .. }) = self.stages.candidate(sought.probe)
-            && let [first, .., last] = &**octets
-        {
-            prefetch(first);
-            prefetch(last);
-        }
-    }
-
-    /// The longest prefix: its depth and its value.
-    #[inline(always)]
-    pub fn take(
-        self,
-        sought: PrefixLookup<'g, T>,
-        name: &[u8],
-        prefixes: &Prefixes,
-    ) -> Option<(usize, &'g T)> {
-        let depth = deepest(sought.depths)?;
-        let (hash, end) = prefixes.prefix(depth);
-        if let Some(held) = self.stages.resolve(sought.probe, &NameKey(hash))
-            && held.name.get() == &name[..end]
-        {
-            return Some((depth, &held.value));
-        }
-        self.take_shorter(sought.depths & (sought.depths - 1), name, prefixes)
-    }
-
-    /// A tag or a hash was equal by chance: the other depths, one by one.
-    #[cold]
-    #[inline(never)]
-    fn take_shorter(self, mut depths: u64, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        while let Some(depth) = deepest(depths) {
-            let (hash, end) = prefixes.prefix(depth);
-            let key = NameKey(hash);
-            let probe = self.stages.probe_now(&key);
-            if let Some(held) =
-                self.stages.resolve(probe, &key).filter(|held| held.name.get() == &name[..end])
-            {
-                return Some((depth, &held.value));
-            }
-            depths &= depths - 1;
-        }
-        None
-    }
-
-    /// All steps at once.
-    #[inline]
-    pub fn longest(self, name: &[u8], prefixes: &Prefixes) -> Option<(usize, &'g T)> {
-        let mut sought = PrefixLookup { probe: Probe::default(), depths: self.plausible(prefixes) };
-        self.match_tags(&mut sought, prefixes);
-        self.take(sought, name, prefixes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
-    use super::super::names::build::{name, with_digest};
     use super::*;
+    use crate::names::NameError;
+    use crate::text::{name, with_digest};
 
     fn table<T: Send + Sync>(prefixes_max: u32) -> (NameTable<T>, Reader, NameHash) {
         let (domain, hash) = (Domain::new(), NameHash::fixed(5));
