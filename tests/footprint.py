@@ -1,7 +1,7 @@
 """Counts the crates that a library of ours pulls when a program takes it alone: each has a bound.
 
-Counted are those that `cargo tree -e normal` lists below the library for Linux on x86-64, macros and what they are
-built of among them.
+Counted are those that `cargo tree -e normal` lists below the library for Linux on x86-64, macros and what
+they are built of among them.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ BOUNDS = {"kaido-ndn-tables": 10}
 
 def pulled(package: str) -> set[str]:
     """The crates below a package."""
-    tree = [ROOT / "scripts" / "cargo", "tree", "--locked", "--package", package, "--edges", "normal"]
+    tree = [f"{ROOT}/scripts/cargo", "tree", "--locked", "--package", package, "--edges", "normal"]
     options = ["--target", "x86_64-unknown-linux-gnu", "--prefix", "none", "--format", "{p}"]
     done = subprocess.run([*tree, *options], capture_output=True, text=True, check=True)
     return {line.split()[0] for line in done.stdout.splitlines() if line} - {package}

@@ -114,7 +114,6 @@ impl Pit {
         self.wait_with_others(handle, slot, record)
     }
 
-    #[inline]
     fn wait_with_others(&mut self, handle: Slot, slot: u32, record: &InRecord) -> Result<(), PitFull> {
         let entry = &mut self.entries[slot as usize];
         let mut before = None;
