@@ -168,7 +168,7 @@ pub struct MacList {
 }
 
 /// Ethernet Traffic Information (TS 29.244 table 7.5.8.3-3).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EthernetTraffic {
     /// Addresses that have come.
     pub detected: Vec<MacList>,

@@ -93,7 +93,7 @@ impl UrlPattern {
 }
 
 /// What an application is known by: any of these (PFD Contents, TS 29.244 8.2.39).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pfd {
     /// FD and AFD: flow descriptions.
     pub flows: Vec<SdfFilter>,

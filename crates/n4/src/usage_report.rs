@@ -54,7 +54,7 @@ impl Volume {
 }
 
 /// Usage Information (TS 29.244 8.2.61): which side of the monitoring time a report is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// BEF.
     Before,
@@ -63,7 +63,7 @@ pub enum Part {
 }
 
 /// Application Detection Information (TS 29.244 table 7.5.8.3-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplicationDetection {
     /// The application.
     pub application: ApplicationId,
@@ -76,7 +76,7 @@ pub struct ApplicationDetection {
 }
 
 /// A Usage Report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageReport {
     /// The rule that measured.
     pub urr_id: UrrId,

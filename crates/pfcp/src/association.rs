@@ -1,16 +1,20 @@
 //! PFCP associations (TS 29.244 5.8, 6.2.6): which control planes may speak to us, and from where.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kaido_n4::{PathEvent, Seid};
+use kaido_store::{Kind, Recorder};
+use serde::{Deserialize, Serialize};
 
 use crate::decode::ControlPlane;
 use crate::features::CpFeatures;
 use crate::keyed::KeyedMap;
 use crate::node_id::NodeId;
+use crate::record::append;
 
 /// The most associations that are set up from one address: SMFs of several slices may share one.
 const PER_ADDRESS_MAX: usize = 64;
@@ -18,8 +22,8 @@ const PER_ADDRESS_MAX: usize = 64;
 const ADDRESSES_MAX: usize = 16;
 
 /// Names an association. A node that sets up anew gets a new one, unless its sessions are retained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct AssociationId(u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct AssociationId(pub(crate) u32);
 
 /// One association.
 #[derive(Clone, Debug)]
@@ -160,12 +164,77 @@ pub(crate) struct Associations {
     by_node: KeyedMap<NodeId, AssociationId>,
     by_id: KeyedMap<AssociationId, Association>,
     by_address: KeyedMap<IpAddr, Vec<AssociationId>>,
+    /// Takes down what associations are, for a restart.
+    recorder: Recorder,
+}
+
+/// What is kept of an association over a restart: who it is, and what it said of itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct AssociationRecord<'a> {
+    node: Cow<'a, NodeId>,
+    peer: SocketAddr,
+    recovery: u32,
+    addresses: Cow<'a, [IpAddr]>,
+    features: CpFeatures,
+    set: Option<Cow<'a, str>>,
+    alternatives: Cow<'a, [IpAddr]>,
+}
+
+impl AssociationRecord<'_> {
+    fn of(association: &Association) -> AssociationRecord<'_> {
+        AssociationRecord {
+            node: Cow::Borrowed(&association.node),
+            peer: association.peer,
+            recovery: association.recovery,
+            addresses: Cow::Borrowed(&association.addresses),
+            features: association.features,
+            set: association.set.as_deref().map(Cow::Borrowed),
+            alternatives: Cow::Borrowed(&association.alternatives),
+        }
+    }
+
+    /// The association as it goes on at `now`; its peer is asked for a heartbeat at once.
+    fn association(self, now: Instant) -> Association {
+        let node = self.node.into_owned();
+        let mut association = Association::new(node, self.peer, self.recovery, now, Duration::ZERO);
+        association.addresses.clear();
+        association.learn(self.addresses.into_owned());
+        association.features = self.features;
+        association.set = self.set.map(Into::into);
+        association.alternatives = self.alternatives.into_owned();
+        association
+    }
 }
 
 impl Associations {
     pub(crate) fn new(limit: usize) -> Self {
         let (by_node, by_id, by_address) = Default::default();
-        Self { limit, next: 0, by_node, by_id, by_address }
+        Self { limit, next: 0, by_node, by_id, by_address, recorder: Recorder::default() }
+    }
+
+    /// Has changes of associations taken down.
+    pub(crate) fn record_by(&mut self, recorder: Recorder) {
+        self.recorder = recorder;
+    }
+
+    /// Takes in an association of before a restart, by its number and what was recorded of it; `None` of what is none.
+    pub(crate) fn take_in(&mut self, number: u64, recorded: &[u8], now: Instant) -> Option<()> {
+        let id = AssociationId(u32::try_from(number).ok()?);
+        let record: AssociationRecord<'_> = postcard::from_bytes(recorded).ok()?;
+        if self.is_full() || self.by_id.contains_key(&id) || self.by_node.contains_key(&*record.node) {
+            return None;
+        }
+        self.next = self.next.max(id.0.wrapping_add(1));
+        self.enter(id, record.association(now));
+        Some(())
+    }
+
+    /// Records what an association is now.
+    pub(crate) fn record(&self, id: AssociationId) {
+        let Some(association) = self.by_id.get(&id) else { return };
+        self.recorder.put(Kind::Peer, id.0.into(), |record| {
+            append(record, &AssociationRecord::of(association));
+        });
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -255,6 +324,11 @@ impl Associations {
     }
 
     fn put(&mut self, id: AssociationId, association: Association) {
+        self.enter(id, association);
+        self.record(id);
+    }
+
+    fn enter(&mut self, id: AssociationId, association: Association) {
         self.by_node.insert(association.node.clone(), id);
         for &address in &association.addresses {
             self.by_address.entry(address).or_default().push(id);
@@ -272,6 +346,7 @@ impl Associations {
 
     pub(crate) fn remove(&mut self, id: AssociationId) -> Option<Association> {
         let association = self.by_id.remove(&id)?;
+        self.recorder.remove(Kind::Peer, id.0.into());
         self.by_node.remove(&association.node);
         for address in &association.addresses {
             if let Some(ids) = self.by_address.get_mut(address) {

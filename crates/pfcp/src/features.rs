@@ -1,6 +1,7 @@
 //! What each side can do: UP Function Features (TS 29.244 8.2.25) and CP Function Features (8.2.58).
 
 use rs_pfcp::ie::{Ie, IeType};
+use serde::{Deserialize, Serialize};
 
 use crate::decode::Features;
 
@@ -89,7 +90,7 @@ pub(crate) fn up_features(features: Features) -> Ie {
 }
 
 /// CP Function Features (8.2.58), as a control plane said them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CpFeatures(u16);
 
 impl CpFeatures {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_n4::Rejection;
 use rs_pfcp::ie::{Ie, IeType};
+use serde::{Deserialize, Serialize};
 
 use crate::walk::{incorrect, octets, too_short};
 
@@ -13,7 +14,7 @@ const FQDN_MAX: usize = 255;
 const LABEL_MAX: usize = 63;
 
 /// The identity of a PFCP node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum NodeId {
     /// An address, IPv4.
     Ipv4(Ipv4Addr),

@@ -9,10 +9,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_store::{Kind, Recorder};
 use rs_pfcp::message::MsgType;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::response_to;
 use crate::keyed::KeyedMap;
+use crate::record::append;
 
 /// One moment on both clocks: the one that never jumps for timers, the wall's for time stamps.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +160,24 @@ impl<T> Outgoing<T> {
         transmit
     }
 
+    /// Has a request of before a restart sent again as soon as it can be.
+    pub(crate) fn send_at_once(
+        &mut self,
+        now: Instant,
+        to: SocketAddr,
+        request: (MsgType, u32),
+        bytes: Vec<u8>,
+        purpose: T,
+    ) {
+        let sequence = request.1;
+        self.send(now, to, request, bytes, purpose);
+        if let Some(pending) = self.pending.get_mut(&sequence) {
+            self.timers.remove(&(pending.due, sequence));
+            pending.due = now;
+            self.timers.insert((now, sequence));
+        }
+    }
+
     /// Takes the request that a response answers: same sequence, same peer, fitting type.
     pub(crate) fn answered(&mut self, from: SocketAddr, kind: MsgType, sequence: u32) -> Option<Pending<T>> {
         let found = self.pending.get(&sequence)?;
@@ -233,12 +254,44 @@ pub(crate) struct AnswerCache {
     answers: KeyedMap<Key, Answer>,
     order: VecDeque<(Instant, Key, u64)>,
     serial: u64,
+    /// Takes down answers, for a restart.
+    recorder: Recorder,
+}
+
+/// An answer as it is recorded: when it was given, in milliseconds since 1970, to whom, and to which request.
+#[derive(Debug, Serialize, Deserialize)]
+struct AnswerRecord<'a> {
+    at: u64,
+    key: Key,
+    request: u64,
+    response: &'a [u8],
 }
 
 impl AnswerCache {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
         let keep = timing.lifetime();
-        Self { keep, limit, answers: KeyedMap::default(), order: VecDeque::new(), serial: 0 }
+        let (answers, order, recorder) = Default::default();
+        Self { keep, limit, answers, order, serial: 0, recorder }
+    }
+
+    /// Has answers taken down.
+    pub(crate) fn record_by(&mut self, recorder: Recorder) {
+        self.recorder = recorder;
+    }
+
+    /// Takes in an answer of before a restart, unless its request cannot come again any more; `None` of what is none.
+    pub(crate) fn take_in(&mut self, number: u64, recorded: &[u8], now: Instants) -> Option<()> {
+        let AnswerRecord { at, key, request, response } = postcard::from_bytes(recorded).ok()?;
+        let age = now.wall.duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
+        // Those that are as old as that are written over by and by.
+        if age.is_ok_and(|age| age <= self.keep) {
+            self.begin(now.monotonic, key, request);
+            self.serial = self.serial.max(number);
+            if let Some(answer) = self.answers.get_mut(&key) {
+                answer.response = Some(response.into());
+            }
+        }
+        Some(())
     }
 
     pub(crate) fn look(&self, key: Key, request: u64) -> RequestStatus {
@@ -263,10 +316,15 @@ impl AnswerCache {
     }
 
     /// Keeps the response to a request that was begun.
-    pub(crate) fn finish(&mut self, key: Key, response: &Arc<[u8]>) {
-        if let Some(answer) = self.answers.get_mut(&key) {
-            answer.response = Some(Arc::clone(response));
-        }
+    pub(crate) fn finish(&mut self, now: SystemTime, key: Key, response: &Arc<[u8]>) {
+        let Some(answer) = self.answers.get_mut(&key) else { return };
+        answer.response = Some(Arc::clone(response));
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let number = answer.serial % self.limit.max(1) as u64;
+        self.recorder.put(Kind::Answer, number, |record| {
+            append(record, &AnswerRecord { at, key, request: answer.request, response });
+        });
     }
 
     /// Forgets a request that gets no answer: it may come again.
@@ -367,7 +425,7 @@ mod tests {
         answered.begin(now, key, 5);
         assert_eq!(answered.look(key, 5), RequestStatus::InProgress);
         let response: Arc<[u8]> = vec![9].into();
-        answered.finish(key, &response);
+        answered.finish(SystemTime::now(), key, &response);
         assert_eq!(answered.look(key, 5), RequestStatus::Answered(Arc::clone(&response)));
         assert_eq!(answered.look(key, 6), RequestStatus::New);
         assert_eq!(answered.look((OTHER, 50, 1), 5), RequestStatus::New);
@@ -382,7 +440,7 @@ mod tests {
         let mut answered = AnswerCache::new(Retransmission::default(), 100);
         for sequence in 0..1000 {
             answered.begin(now, (PEER, 50, sequence), 1);
-            answered.finish((PEER, 50, sequence), &vec![1].into());
+            answered.finish(SystemTime::now(), (PEER, 50, sequence), &vec![1].into());
         }
         assert_eq!((answered.len(), answered.order.len()), (100, 100));
         answered.expire(now + Duration::from_secs(60));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::change::Recorder;
 use crate::error::StoreError;
 use crate::fold::Folder;
+use crate::recovery::bring_to_disk;
 use crate::segment::{HEADER, SegmentHeader, batch_header, path_of};
 use crate::sync::{Progress, Syncer};
 
@@ -104,6 +105,31 @@ impl Journal {
             failures: 0,
             is_failing: false,
         }
+    }
+
+    /// The number of the store, which no other has.
+    pub fn store(&self) -> u64 {
+        self.place.store
+    }
+
+    /// What a change that was acknowledged survives.
+    pub fn durability(&self) -> Durability {
+        self.place.durability
+    }
+
+    /// The number that the next batch will have.
+    pub fn unwritten(&self) -> u64 {
+        self.next_batch
+    }
+
+    /// Writes what was recorded, and has all of it outlive the machine, whatever the durability. Nothing is written after it.
+    ///
+    /// # Errors
+    /// When it cannot be brought to the disk.
+    pub fn finish(&mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        drop((self.syncer.take(), self.folder.take()));
+        bring_to_disk(&self.place.folder)
     }
 
     pub(crate) fn progress(&self) -> Arc<Progress> {

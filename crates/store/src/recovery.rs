@@ -233,12 +233,12 @@ impl Mark {
             return Ok(());
         }
         if self == Self::Disk {
-            snapshot.bring_to_disk()?;
-            for Segment { path, .. } in segments {
-                let synced = File::open(path).and_then(|file| file.sync_all());
-                synced.map_err(StoreError::file(path, "bring to the disk"))?;
-            }
+            sync(snapshot, segments.iter().map(|segment| segment.path.as_path()))?;
         }
+        self.write(folder)
+    }
+
+    fn write(self, folder: &Path) -> Result<(), StoreError> {
         let text = match self {
             Self::Disk => "disk\n".to_owned(),
             Self::Boot(boot) => format!("boot {boot:016x}\n"),
@@ -252,6 +252,27 @@ impl Mark {
         };
         write().map_err(StoreError::file(&path, "write"))
     }
+}
+
+/// Brings a snapshot and segments to the disk.
+fn sync<'p>(snapshot: &Snapshot, segments: impl Iterator<Item = &'p Path>) -> Result<(), StoreError> {
+    snapshot.bring_to_disk()?;
+    for path in segments {
+        let synced = File::open(path).and_then(|file| file.sync_all());
+        synced.map_err(StoreError::file(path, "bring to the disk"))?;
+    }
+    Ok(())
+}
+
+/// Brings a store that nobody writes to any more to the disk, and says that it is there.
+///
+/// # Errors
+/// When that fails; then it is good for this boot of the machine alone, as before.
+pub(crate) fn bring_to_disk(folder: &Path) -> Result<(), StoreError> {
+    let snapshot = Snapshot::open(&folder.join(SNAPSHOT), Durability::Disk)?;
+    let segments = list(folder)?;
+    sync(&snapshot, segments.iter().map(|(_, path)| path.as_path()))?;
+    Mark::Disk.write(folder)
 }
 
 /// Removes what a boot of the machine that is over has left.

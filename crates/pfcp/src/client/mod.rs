@@ -390,7 +390,7 @@ impl Smf {
             RequestStatus::New => {
                 self.answered.begin(now.monotonic, key, print);
                 let response: Arc<[u8]> = self.answer(from, frame).into();
-                self.answered.finish(key, &response);
+                self.answered.finish(now.wall, key, &response);
                 self.transmit(from, response, out);
             }
         }

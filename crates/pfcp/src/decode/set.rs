@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kaido_n4::Rejection;
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::cp_ip_address::CpIpAddress;
+use serde::{Deserialize, Serialize};
 
 use super::leaf::u32_of;
 use super::node::alternative_addresses;
@@ -14,7 +15,7 @@ use crate::walk::{Group, incorrect, octets, too_short, typed};
 const SETS_MAX: usize = 256;
 
 /// The node that gave a set its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum CsidNode {
     /// By address.
     Ip(IpAddr),
@@ -23,7 +24,7 @@ pub(crate) enum CsidNode {
 }
 
 /// A set of sessions that share the fate of a part of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Csid {
     pub(crate) node: CsidNode,
     pub(crate) number: u16,

@@ -3,11 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use kaido_n4::{Seid, SessionService};
+use kaido_store::{Kind, Recorder};
+use serde::{Deserialize, Serialize};
 
 use super::Endpoint;
 use crate::association::AssociationId;
 use crate::decode::Csid;
 use crate::keyed::KeyedMap;
+use crate::record::append;
 
 /// The most sets a session is kept in; a session has one from each of five nodes.
 const SETS_MAX: usize = 16;
@@ -22,11 +25,39 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct Bindings {
     parts: Box<[KeyedMap<Seid, Binding>]>,
     len: usize,
+    /// Takes down whose sessions are, for a restart.
+    recorder: Recorder,
+}
+
+/// What a binding is recorded under: the number of the session, which the low half of its SEID is.
+const fn number(seid: Seid) -> u64 {
+    seid.0 & 0xffff_ffff
 }
 
 impl Bindings {
     pub(super) fn new() -> Self {
-        Self { parts: (0..PARTS).map(|_| KeyedMap::default()).collect(), len: 0 }
+        let parts = (0..PARTS).map(|_| KeyedMap::default()).collect();
+        Self { parts, len: 0, recorder: Recorder::default() }
+    }
+
+    /// Has changes of bindings taken down.
+    pub(super) fn record_by(&mut self, recorder: Recorder) {
+        self.recorder = recorder;
+    }
+
+    /// Records what a binding is now.
+    pub(super) fn record(&self, seid: Seid) {
+        let Some(binding) = self.get(seid) else { return };
+        self.recorder.put(Kind::Binding, number(seid), |record| {
+            append(record, &(seid, binding));
+        });
+    }
+
+    /// Takes in a binding of before a restart; `None` of what is none.
+    pub(super) fn take_in(&mut self, recorded: &[u8]) -> Option<(Seid, &Binding)> {
+        let (seid, binding) = postcard::from_bytes(recorded).ok()?;
+        self.enter(seid, binding);
+        Some((seid, self.get(seid)?))
     }
 
     #[allow(clippy::cast_possible_truncation)] // Below `PARTS`.
@@ -47,6 +78,11 @@ impl Bindings {
     }
 
     pub(super) fn insert(&mut self, seid: Seid, binding: Binding) {
+        self.enter(seid, binding);
+        self.record(seid);
+    }
+
+    fn enter(&mut self, seid: Seid, binding: Binding) {
         self.len += usize::from(self.parts[Self::place(seid)].insert(seid, binding).is_none());
     }
 
@@ -58,6 +94,7 @@ impl Bindings {
             *part = KeyedMap::default();
         }
         self.len -= 1;
+        self.recorder.remove(Kind::Binding, number(seid));
         Some(binding)
     }
 
@@ -72,7 +109,7 @@ impl Bindings {
 }
 
 /// A session's place among associations and sets.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Binding {
     /// The association that made it, or took it over.
     pub(super) association: AssociationId,
@@ -82,7 +119,7 @@ pub(super) struct Binding {
     more: Option<Box<BindingOptions>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct BindingOptions {
     /// Where its reports go, if not to the address of its CP F-SEID.
     report_to: Option<IpAddr>,
@@ -105,10 +142,10 @@ impl Binding {
         }
     }
 
-    /// Puts the session into sets and groups. Sets named by a node replace that node's earlier ones.
-    pub(super) fn join(&mut self, csids: &[Csid], groups: Vec<Box<[u8]>>) {
+    /// Puts the session into sets and groups, and says whether there are any. Sets named by a node replace that node's earlier ones.
+    pub(super) fn join(&mut self, csids: &[Csid], groups: Vec<Box<[u8]>>) -> bool {
         if csids.is_empty() && groups.is_empty() {
-            return;
+            return false;
         }
         let more = self.more.get_or_insert_default();
         more.csids.retain(|old| csids.iter().all(|new| new.node != old.node));
@@ -118,6 +155,7 @@ impl Binding {
             more.groups = groups;
             more.groups.truncate(SETS_MAX);
         }
+        true
     }
 
     pub(super) fn is_in_set(&self, csids: &[Csid]) -> bool {

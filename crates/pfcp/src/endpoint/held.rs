@@ -82,6 +82,7 @@ impl<S: SessionService> Endpoint<S> {
         if std::mem::replace(&mut binding.held, true) {
             return;
         }
+        self.sessions.record(seid);
         let Some(association) = self.associations.get_mut(id) else { return };
         association.held.push_back(seid);
         if association.held.len() > 2 * association.sessions + STALE_MAX {
@@ -165,6 +166,7 @@ impl<S: SessionService> Endpoint<S> {
                 if binding.association != id || !std::mem::take(&mut binding.held) {
                     continue;
                 }
+                self.sessions.record(seid);
                 let reports = self.service.release_usage(seid, now.wall);
                 self.send_usage(now, seid, reports, out);
             }

@@ -71,7 +71,7 @@ impl<S: SessionService> Endpoint<S> {
                         Outcome::Deleted(deleted) => self.deleted(asked, &deleted),
                     }
                     .into();
-                    self.answered.finish(key, &response);
+                    self.answered.finish(now.wall, key, &response);
                     self.transmit(to, response, out);
                 }
                 (Some(Waiter::LastReport(report)), Outcome::Deleted(deleted)) => {

@@ -19,6 +19,7 @@ mod pfd;
 mod purge;
 mod release;
 mod report;
+mod restore;
 mod session;
 mod set;
 mod setup;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_n4::{Cause, PathEvent, Rejection, Seid, SessionEvent, SessionService};
+use kaido_store::Recorder;
 use rs_pfcp::message::MsgType;
 
 use self::binding::Bindings;
@@ -40,6 +42,7 @@ use self::purge::Purge;
 use self::release::AssociationRelease;
 pub use self::release::UnreportedUsage;
 use self::report::{Report, ResentReport};
+pub use self::restore::NoRecord;
 use crate::association::{AssociationId, Associations};
 use crate::clock::NodeClock;
 use crate::counters::{Counters, Discard};
@@ -186,7 +189,8 @@ pub struct Endpoint<S> {
     outgoing: Outgoing<Purpose>,
     invited: Vec<SetupPeer>,
     /// Reports that did not fit into a response.
-    overflow: VecDeque<SessionEvent>,
+    overflow: VecDeque<(u64, SessionEvent)>,
+    put_off_count: u64,
     releasing: bool,
     releases: Vec<AssociationRelease>,
     /// Reports that are to be sent anew, by time and then in order.
@@ -199,6 +203,8 @@ pub struct Endpoint<S> {
     load: Load,
     counters: Counters,
     refusals: RefusalLog,
+    /// Takes down what is to be known after a restart.
+    recorder: Recorder,
     /// Lines about reports that are refused.
     refused_reports: Throttle,
     /// Lines about set-ups in another's name.
@@ -213,11 +219,11 @@ impl<S: SessionService> Endpoint<S> {
         Self {
             associations: Associations::new(config.limits.associations),
             answered: AnswerCache::new(config.retransmission, config.limits.answers),
-            outgoing: Outgoing::new(config.retransmission, config.limits.outstanding)
-                .starting(config.recovery),
+            outgoing: Outgoing::new(config.retransmission, config.limits.outstanding).starting(now.wall),
             sessions: Bindings::new(),
             purge: Purge::default(),
             overflow: VecDeque::new(),
+            put_off_count: 0,
             releasing: false,
             releases: Vec::new(),
             resent: BTreeMap::new(),
@@ -227,6 +233,7 @@ impl<S: SessionService> Endpoint<S> {
             load: Load::new(config.recovery),
             counters: Counters::default(),
             refusals: RefusalLog::default(),
+            recorder: Recorder::default(),
             refused_reports: Throttle::default(),
             claims: Throttle::default(),
             clock: NodeClock::new(now),
@@ -392,7 +399,7 @@ impl<S: SessionService> Endpoint<S> {
         if !known_before && self.is_peer(from.ip()) {
             self.answered.begin(now.monotonic, key, print);
         }
-        self.answered.finish(key, &response);
+        self.answered.finish(now.wall, key, &response);
         self.transmit(from, response, out);
     }
 
@@ -518,6 +525,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// A request of ours is not outstanding any more.
     fn landed(&mut self, pending: &Pending<Purpose>) {
+        self.forget_request(pending);
         if let Purpose::Report(report) = &pending.purpose
             && let Some(association) = self.associations.get_mut(report.association)
         {

@@ -269,6 +269,7 @@ impl<S: SessionService> Endpoint<S> {
             let request = (MsgType::SessionReportRequest, self.outgoing.sequence());
             let bytes =
                 encode::session_ended(&reports, rest.is_empty(), self.clock.offset(), (cp, request.1));
+            self.record_last((to, request.1), &bytes, (association, octets));
             self.send(now, to, request, bytes, Purpose::LastUsage(association, octets), out);
             sent += 1;
             reports = rest;

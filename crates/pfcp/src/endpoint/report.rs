@@ -12,6 +12,7 @@ use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
 use super::node::{ACCEPTED, cause_in};
+use super::restore::UsageOnItsWay;
 use super::{Endpoint, Purpose};
 use crate::association::{Association, AssociationId};
 use crate::decode;
@@ -59,9 +60,17 @@ impl<S: SessionService> Endpoint<S> {
     /// Reports that a response had no room for.
     pub(super) fn send_overflow(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         while self.outgoing.room() > 0 {
-            let Some(event) = self.overflow.pop_front() else { break };
+            let Some((number, event)) = self.overflow.pop_front() else { break };
+            self.forget_usage(UsageOnItsWay::PutOff(number));
             self.report(now, event, out);
         }
+    }
+
+    /// Has usage reported when there is room.
+    pub(super) fn put_off(&mut self, seid: Seid, reports: Vec<UsageReport>) {
+        self.put_off_count += 1;
+        self.record_usage(UsageOnItsWay::PutOff(self.put_off_count), seid, &reports);
+        self.overflow.push_back((self.put_off_count, SessionEvent::Usage { seid, reports }));
     }
 
     pub(super) fn send_reports(&mut self, now: Instants, out: &mut Vec<Transmit>) {
@@ -145,6 +154,7 @@ impl<S: SessionService> Endpoint<S> {
             association.in_flight += 1;
         }
         let request = (MsgType::SessionReportRequest, sequence);
+        self.record_request((to, sequence), &bytes, &report);
         self.send(now, to, request, bytes, Purpose::Report(report), out);
     }
 
@@ -199,6 +209,7 @@ impl<S: SessionService> Endpoint<S> {
             return self.report_lost(resent.report.seid, &resent.report.usage);
         }
         self.resent_count += 1;
+        self.record_usage(UsageOnItsWay::Resent(self.resent_count), resent.report.seid, &resent.report.usage);
         self.resent.insert((at, self.resent_count), resent);
     }
 
@@ -208,7 +219,8 @@ impl<S: SessionService> Endpoint<S> {
             && let Some(entry) = self.resent.first_entry()
             && entry.key().0 <= now.monotonic
         {
-            let ResentReport { to, bytes, report } = entry.remove();
+            let ((_, count), ResentReport { to, bytes, report }) = entry.remove_entry();
+            self.forget_usage(UsageOnItsWay::Resent(count));
             if self.live(report.seid).is_none() {
                 self.report_lost(report.seid, &report.usage);
                 continue;
@@ -280,9 +292,11 @@ impl<S: SessionService> Endpoint<S> {
         if cp_fseid.is_some() {
             binding.set_report_to(None);
             self.purge.spare(seid);
+            self.sessions.record(seid);
         } else if elsewhere {
             // Whoever answered for the session has it (5.22.2).
             binding.set_report_to(Some(pending.peer.ip()));
+            self.sessions.record(seid);
         }
         if cp_fseid.is_some() || drop_buffered || !update_bars.is_empty() {
             let request = Modification { cp_fseid, drop_buffered, update_bars, ..Modification::default() };
@@ -318,6 +332,7 @@ impl<S: SessionService> Endpoint<S> {
         };
         if let Some(binding) = self.sessions.get_mut(report.seid) {
             binding.set_report_to(Some(address));
+            self.sessions.record(report.seid);
         }
         let to = SocketAddr::new(address, pending.peer.port());
         let bytes = readdress(&pending.bytes(), cp.map(|cp| cp.seid), 0).into();

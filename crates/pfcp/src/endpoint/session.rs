@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 
 use kaido_n4::{
-    Cause, DeletionResponse, FSeid, Modified, Progress, Rejection, Seid, SessionEvent, SessionService,
-    UsageReport,
+    Cause, DeletionResponse, FSeid, Modified, Progress, Rejection, Seid, SessionService, UsageReport,
 };
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
@@ -89,8 +88,10 @@ impl<S: SessionService> Endpoint<S> {
         if !csids.is_empty() || request.cp_fseid.is_some() {
             self.purge.spare(seid);
         }
-        if let Some(binding) = self.sessions.get_mut(seid) {
-            binding.join(&csids, groups);
+        if let Some(binding) = self.sessions.get_mut(seid)
+            && binding.join(&csids, groups)
+        {
+            self.sessions.record(seid);
         }
         let asked = ResponseContext { seid, cp: *to, speaker, sequence: frame.sequence };
         Ok(match progress {
@@ -118,7 +119,7 @@ impl<S: SessionService> Endpoint<S> {
             let count = u16::try_from(more.len()).unwrap_or(u16::MAX) & 0x7fff;
             draft.push(&number(IeType::AdditionalUsageReportsInformation, count.to_be_bytes()));
             if self.overflow.len() < OVERFLOW_MAX {
-                self.overflow.push_back(SessionEvent::Usage { seid: asked.seid, reports: more });
+                self.put_off(asked.seid, more);
             } else {
                 self.keep_usage(asked.seid, &more, false);
             }
@@ -166,6 +167,7 @@ impl<S: SessionService> Endpoint<S> {
         let Some(binding) = self.sessions.get_mut(seid).filter(|_| says_so) else { return };
         if binding.association == speaker {
             binding.set_report_to(None);
+            self.sessions.record(seid);
         } else {
             tracing::info!(%seid, "session taken over by another SMF of its set");
             self.rebind(seid, speaker);

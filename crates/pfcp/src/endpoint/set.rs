@@ -79,6 +79,7 @@ impl<S: SessionService> Endpoint<S> {
                 if !associations.contains(&binding.association) {
                     associations.push(binding.association);
                 }
+                self.sessions.record(seid);
             }
         }
         for id in associations {

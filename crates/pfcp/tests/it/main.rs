@@ -13,6 +13,7 @@ mod pfd;
 mod procedures;
 mod purge;
 mod reports;
+mod restart;
 mod rig;
 mod robust;
 mod roundtrip;

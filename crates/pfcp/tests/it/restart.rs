@@ -1,0 +1,167 @@
+//! An endpoint after a restart, with what it recorded: its peers notice nothing.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kaido_n4::{Seid, SessionEvent, UsageReportTrigger};
+use kaido_pfcp::{Endpoint, Instants, MsgType, NoRecord, Transmit};
+use kaido_store::{Kind, Recorder, changes};
+
+use crate::rig::{
+    Reply, SMF, STRANGER, Scripted, answer_report, ask, config, due, message, send_from, setup,
+    sound_establishment, usage,
+};
+
+const REPORT: u8 = MsgType::SessionReportRequest as u8;
+
+/// An endpoint that is recorded, and what was recorded so far.
+struct Life {
+    upf: Endpoint<Scripted>,
+    recorder: Recorder,
+    kept: BTreeMap<(Kind, u64), Vec<u8>>,
+    now: Instants,
+}
+
+impl Life {
+    fn first() -> Self {
+        let (now, recorder) = (Instants::now(), Recorder::on());
+        let mut upf = Endpoint::new(config(), Scripted::default(), now);
+        upf.record_by(&recorder);
+        let mut life = Self { upf, recorder, kept: BTreeMap::new(), now };
+        assert_eq!(ask(&mut life.upf, now, &setup(1)).cause(), 1);
+        life
+    }
+
+    fn read(&mut self) {
+        let mut batch = Vec::new();
+        self.recorder.take(&mut batch);
+        for change in changes(&batch).map(Result::unwrap) {
+            match change.value {
+                Some(value) => self.kept.insert((change.kind, change.key), value.to_vec()),
+                None => self.kept.remove(&(change.kind, change.key)),
+            };
+        }
+    }
+
+    /// The process ends and starts again `after` a while; its service has its sessions.
+    fn again(mut self, after: Duration) -> Self {
+        self.read();
+        let now = self.now.after(after);
+        let mut upf = Endpoint::new(config(), self.upf.service().clone(), now);
+        upf.record_by(&self.recorder);
+        for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
+            for (&(_, key), record) in self.kept.range((kind, 0)..=(kind, u64::MAX)) {
+                upf.take_in(kind, key, record, now).unwrap();
+            }
+        }
+        Self { upf, now, ..self }
+    }
+
+    fn establish(&mut self, sequence: u32) -> u64 {
+        let reply = ask(&mut self.upf, self.now, &sound_establishment(sequence));
+        assert_eq!(reply.cause(), 1);
+        reply.up_seid()
+    }
+
+    fn report(&mut self, seid: u64, ur_seqn: u32) -> Vec<Transmit> {
+        let reports = vec![usage(1, ur_seqn, UsageReportTrigger::VOLTH, self.now.wall)];
+        self.upf.service_mut().events.push_back(SessionEvent::Usage { seid: Seid(seid), reports });
+        self.reports()
+    }
+
+    fn reports(&mut self) -> Vec<Transmit> {
+        let sent = due(&mut self.upf, self.now).into_iter();
+        sent.filter(|transmit| Reply::read(&transmit.bytes).kind == REPORT).collect()
+    }
+}
+
+/// Conformance: TS 29.244 6.4 | A request that comes again after a restart gets the same answer, and is not carried out twice
+#[test]
+fn a_request_that_comes_again_gets_the_same_answer() {
+    let mut life = Life::first();
+    let mut first = Vec::new();
+    life.upf.handle(life.now, SMF, &sound_establishment(2), &mut first);
+    let mut life = life.again(Duration::from_secs(1));
+    let mut again = Vec::new();
+    life.upf.handle(life.now, SMF, &sound_establishment(2), &mut again);
+    assert_eq!(again, first);
+    assert_eq!(life.upf.service().sessions.len(), 1);
+    // Much later the number means another request.
+    let mut life = life.again(Duration::from_secs(600));
+    life.establish(2);
+    assert_eq!(life.upf.service().sessions.len(), 2);
+}
+
+#[test]
+fn associations_and_sessions_are_whose_they_were() {
+    let mut life = Life::first();
+    let seid = life.establish(2);
+    let mut life = life.again(Duration::from_secs(60));
+    let peers: Vec<_> = life.upf.peers().map(|peer| (peer.address, peer.sessions, peer.down)).collect();
+    assert_eq!(peers, [(SMF, 1, false)]);
+    let query = message(52, Some(seid), 3, &[]);
+    // Cause 72: no association; to the peer, 1.
+    assert_eq!(send_from(STRANGER, &mut life.upf, life.now, &query)[0].cause(), 72);
+    assert_eq!(ask(&mut life.upf, life.now, &query).cause(), 1);
+    let other = life.establish(4);
+    assert_eq!(ask(&mut life.upf, life.now, &message(54, Some(seid), 5, &[])).cause(), 1);
+    let mut life = life.again(Duration::from_secs(60));
+    assert_eq!(life.upf.session_count(), 1, "what was deleted does not come back");
+    assert_eq!(ask(&mut life.upf, life.now, &message(52, Some(other), 6, &[])).cause(), 1);
+    // The release of the association is kept, too.
+    assert_eq!(ask(&mut life.upf, life.now, &message(9, None, 7, &crate::rig::node_id())).cause(), 1);
+    let life = life.again(Duration::from_secs(60));
+    assert_eq!((life.upf.peers().count(), life.upf.session_count()), (0, 0));
+}
+
+/// Conformance: TS 29.244 6.4 | A report without an answer is sent again after a restart as the same request
+#[test]
+fn usage_on_its_way_is_sent_again_as_the_same_request() {
+    let mut life = Life::first();
+    let seid = life.establish(2);
+    let first = life.report(seid, 0);
+    assert_eq!(first.len(), 1);
+    let mut life = life.again(Duration::from_secs(1));
+    let again = life.reports();
+    assert_eq!(again, first);
+    answer_report(&mut life.upf, life.now, SMF, &Reply::read(&again[0].bytes), 1, &[]);
+    let mut life = life.again(Duration::from_secs(1));
+    assert_eq!(life.reports(), [], "it was acknowledged");
+}
+
+#[test]
+fn usage_that_is_held_is_told_after_a_restart() {
+    let mut life = Life::first();
+    let seid = life.establish(2);
+    life.report(seid, 0);
+    for _ in 0..13 {
+        life.now = life.now.after(Duration::from_secs(1));
+        due(&mut life.upf, life.now);
+    }
+    assert_eq!(life.upf.service().held[&Seid(seid)].len(), 1);
+    let mut life = life.again(Duration::from_secs(1));
+    let told = life.reports();
+    assert_eq!(told.len(), 1, "the peer may answer now");
+    assert!(life.upf.service().held.is_empty());
+}
+
+#[test]
+fn a_session_that_the_service_has_not_is_nobodys() {
+    let mut life = Life::first();
+    let seid = life.establish(2);
+    life.upf.service_mut().sessions.remove(&Seid(seid));
+    let mut life = life.again(Duration::ZERO);
+    assert_eq!(life.upf.session_count(), 0);
+    assert_eq!(ask(&mut life.upf, life.now, &message(52, Some(seid), 3, &[])).cause(), 65);
+}
+
+#[test]
+fn octets_that_are_no_record_are_refused() {
+    let mut life = Life::first();
+    for kind in Kind::ALL {
+        assert_eq!(life.upf.take_in(kind, 9, &[0xff; 30], life.now), Err(NoRecord), "{kind:?}");
+        assert_eq!(life.upf.take_in(kind, u64::MAX, &[], life.now), Err(NoRecord), "{kind:?}");
+    }
+    assert_eq!((life.upf.peers().count(), life.upf.outstanding()), (1, 0));
+}
