@@ -251,7 +251,7 @@ impl Node {
     }
 
     /// As [`Node::new`], with usage counters in the memory of a file, which has them when the process is gone:
-    /// [`Upf::resume`](crate::control::Upf::resume) is to be called before the first session is made.
+    /// [`Upf::restore`](crate::control::Upf::restore) goes before the first session.
     ///
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory, or the file cannot be mapped.
@@ -313,7 +313,7 @@ impl Node {
             lan_neighbours: LanNeighbours::default(),
             ethernet: Ethernet::new(&settings.ethernet),
             echoes: AwaitedEchoes::default(),
-            recovery: recovery_time_stamp(SystemTime::now()),
+            recovery: recovery_time_stamp(settings.recovery.unwrap_or_else(SystemTime::now)),
             policers,
             slow_path: SlowPathCounters::default(),
             clock: Clock::new(),

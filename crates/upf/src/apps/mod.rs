@@ -142,6 +142,38 @@ impl Applications {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).catalogue.clone()
     }
 
+    /// All that a request was about, by number, as they are now.
+    pub(crate) fn provisioned(&self, request: &PfdManagement) -> Vec<(AppNumber, ApplicationId, Pfd)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_meant = |id: &ApplicationId| {
+            request.applications.is_empty() || request.applications.iter().any(|(named, _)| named == id)
+        };
+        let named = known.numbers.iter().filter(|(id, _)| is_meant(id));
+        named
+            .filter_map(|(id, &number)| {
+                Some((number, id.clone(), known.catalogue.apps.get(usize::from(number.0))?.clone()))
+            })
+            .collect()
+    }
+
+    /// Takes in an application of before a restart, by the number that it had.
+    pub(crate) fn take_in(&self, number: AppNumber, id: ApplicationId, pfd: Pfd) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = usize::from(number.0);
+        if at >= APPLICATIONS_MAX || known.numbers.values().any(|other| *other == number) {
+            return false;
+        }
+        let mut catalogue = Catalogue::clone(&known.catalogue);
+        if catalogue.apps.len() <= at {
+            catalogue.apps.resize(at + 1, Pfd::default());
+        }
+        catalogue.apps[at] = pfd;
+        known.catalogue = Arc::new(catalogue);
+        known.numbers.insert(id, number);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
     /// Provisions PFDs (TS 29.244 6.2.5): all of an application's take the place of all it had; without any application,
     /// those of all are removed.
     pub(crate) fn provision(&self, request: &PfdManagement) -> Result<(), Rejection> {

@@ -149,6 +149,7 @@ impl Upf {
     pub(super) fn release_counters(&mut self, slots: impl IntoIterator<Item = UsageSlot>) {
         for slot in slots {
             self.slots.give_back(slot, &self.node.usage);
+            self.sessions.forget_usage(slot);
         }
     }
 }

@@ -67,7 +67,7 @@ pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools};
 use self::remote_fteids::RemoteFTeids;
-pub use self::restore::{NoSession, RestoredSessions};
+pub use self::restore::{NoSession, Restoration, RestoredSessions, recorded_volume};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;
@@ -274,9 +274,7 @@ impl Upf {
     }
 
     fn release_counter(&mut self, slot: Option<UsageSlot>) {
-        if let Some(slot) = slot {
-            self.slots.give_back(slot, &self.node.usage);
-        }
+        self.release_counters(slot);
     }
 
     /// A counter for what no URR counts, where inactivity is looked for.
@@ -466,7 +464,9 @@ impl SessionService for Upf {
     }
 
     fn provision_pfds(&mut self, request: &PfdManagement) -> Result<(), Rejection> {
-        self.node.applications.provision(request)
+        self.node.applications.provision(request)?;
+        self.sessions.record_pfds(self.node.applications.provisioned(request));
+        Ok(())
     }
 
     fn ue(&self, seid: Seid) -> Option<String> {

@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::Deserialize;
 
-use crate::ids::SessionIndex;
+use crate::ids::{AppNumber, SessionIndex};
 use crate::usage::UsageSlot;
-use kaido_n4::{Cause, FSeid, Imsi, Rejection, Seid};
+use kaido_n4::{ApplicationId, Cause, FSeid, Imsi, Pfd, Rejection, Seid, Volume};
 use kaido_store::{Kind, Recorder};
 
 use super::dictionary::Dictionary;
@@ -88,6 +88,8 @@ pub(super) struct PackedSessions {
     octets: Vec<u8>,
     /// Takes down what sessions are, for a restart.
     recorder: Recorder,
+    /// How many packets the first URR of each had counted when usage was recorded last: the low half.
+    recorded: Vec<u32>,
 }
 
 impl PackedSessions {
@@ -109,20 +111,68 @@ impl PackedSessions {
         self.recorder = recorder;
     }
 
-    /// Takes in a session of before a restart, by its number and what was recorded of it.
-    pub(super) fn take_in(&mut self, index: SessionIndex, recorded: &[u8]) -> Option<Session> {
+    /// Records what the counters of a session have counted, if packets have passed since that was done last.
+    pub(super) fn record_usage(&mut self, at: usize, read: impl Fn(UsageSlot) -> Volume) {
+        let Some(slot) = self.places.get(at).and_then(|place| place.counter) else { return };
+        if at >= self.recorded.len() {
+            self.recorded.resize(self.places.len(), 0);
+        }
+        #[allow(clippy::cast_possible_truncation)] // Only whether it has changed is of interest.
+        let packets = read(slot).total_packets() as u32;
+        if std::mem::replace(&mut self.recorded[at], packets) == packets {
+            return;
+        }
+        let session = self.places.get(at).and_then(|place| self.unpack(SessionIndex(at as u32), place));
+        for slot in session.iter().flat_map(|session| session.state.slots()) {
+            self.recorder.put(Kind::Usage, slot.0.into(), |record| {
+                if let Ok(octets) = postcard::to_allocvec(&read(slot)) {
+                    record.extend_from_slice(&octets);
+                }
+            });
+        }
+    }
+
+    /// Records what applications are known by.
+    pub(super) fn record_pfds(&self, applications: Vec<(AppNumber, ApplicationId, Pfd)>) {
+        for (number, id, pfd) in applications {
+            self.recorder.put(Kind::Pfd, number.0.into(), |record| {
+                if let Ok(octets) = postcard::to_allocvec(&(id, pfd)) {
+                    record.extend_from_slice(&octets);
+                }
+            });
+        }
+    }
+
+    /// A counter is nobody's: what it has counted is not to be known any more.
+    pub(super) fn forget_usage(&self, slot: UsageSlot) {
+        self.recorder.remove(Kind::Usage, slot.0.into());
+    }
+
+    /// How many places there are.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A session as it was recorded under a number; `None` of what is none.
+    pub(super) fn read(index: SessionIndex, recorded: &[u8]) -> Option<Session> {
         let (seid, octets) = recorded.split_first_chunk()?;
         let seid = Seid(u64::from_le_bytes(*seid));
         let (state, rest) = postcard::take_from_bytes(octets).ok()?;
-        let place = index.0 as usize;
         let is_own = seid.0 >> 63 == 1 && u64::from(index.0) == seid.0 & 0xffff_ffff;
-        if !is_own || !rest.is_empty() || self.places.get(place).is_some_and(|place| place.packed.is_some()) {
+        (is_own && rest.is_empty()).then_some(Session { seid, index, state })
+    }
+
+    /// As [`PackedSessions::read`], of a session that is to be [packed](Self::pack) under its number, which no other has.
+    pub(super) fn take_in(&mut self, index: SessionIndex, recorded: &[u8]) -> Option<Session> {
+        let session = Self::read(index, recorded)?;
+        let place = index.0 as usize;
+        if self.places.get(place).is_some_and(|place| place.packed.is_some()) {
             return None;
         }
         while self.places.len() <= place {
             self.places.push(PackedSlot { seid: Seid(0), packed: None, counter: None });
         }
-        Some(Session { seid, index, state })
+        Some(session)
     }
 
     /// Looks for the numbers that are free among those that were taken in.
@@ -133,16 +183,15 @@ impl PackedSessions {
         self.free.reverse();
     }
 
-    /// The numbers of all sessions.
-    pub(super) fn indices(&self) -> Vec<SessionIndex> {
-        let places = (0u32..).zip(&self.places);
-        places.filter(|(_, place)| place.packed.is_some()).map(|(number, _)| SessionIndex(number)).collect()
-    }
-
     /// A session that was taken out has ended: it is not to come back after a restart.
     pub(super) fn end(&mut self, index: SessionIndex) {
-        self.recorder.remove(Kind::Session, index.0.into());
+        self.forget(index);
         self.release(index);
+    }
+
+    /// As [`PackedSessions::end`], of a session that never came back.
+    pub(super) fn forget(&self, index: SessionIndex) {
+        self.recorder.remove(Kind::Session, index.0.into());
     }
 
     /// Gives back a number that no session has.

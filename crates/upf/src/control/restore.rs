@@ -1,8 +1,8 @@
-//! Sessions of before a restart: taken in as they were recorded, then put into the table again.
+//! Sessions of before a restart: as they were recorded, put into the table again.
 //!
 //! ```text
-//!   take_in, of each: ─▶ packed, its UE addresses claimed
-//!   resume, once:     ─▶ counters claimed ─▶ of each: policers, records, limits, timers
+//!   look, at each ─▶ which counters are in use ─▶ claim_counters
+//!   resume, each  ─▶ UE addresses, policers, records, limits, timers
 //! ```
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
@@ -15,19 +15,20 @@ use super::Upf;
 use super::change::ReplacedState;
 use super::counters::Counter;
 use super::named::instance_named;
+use super::packed::PackedSessions;
 use super::paging::Paging;
 use super::pool::Lease;
 use super::session::{Session, SessionState};
 use super::slots::Slots;
 use super::tunnel_ends::remote_fteids;
-use crate::ids::SessionIndex;
+use crate::ids::{AppNumber, SessionIndex};
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, ChooseOr, Rejection, Seid, Urr, UrrId, Volume};
 use kaido_store::Recorder;
 
-/// A record that is no session of this program's format.
+/// A record that is none of this program's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no session of this program's format")]
+#[error("it is no record of this program's format")]
 pub struct NoSession;
 
 /// What became of the sessions of before a restart.
@@ -39,59 +40,106 @@ pub struct RestoredSessions {
     pub refused: Vec<(Seid, Rejection)>,
 }
 
+/// Sessions of before a restart on their way into the table. Each is looked at before the first is resumed.
+#[derive(Debug)]
+pub struct Restoration<'u> {
+    upf: &'u mut Upf,
+    /// The counters that are in use.
+    slots: Vec<UsageSlot>,
+    /// Whether any session may use up a quota.
+    may_stop: bool,
+    done: RestoredSessions,
+}
+
+impl Restoration<'_> {
+    /// Takes in what an application is known by as it was recorded under a number.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub fn take_in_pfd(&mut self, number: u64, recorded: &[u8]) -> Result<(), NoSession> {
+        let number = AppNumber(u16::try_from(number).map_err(|_| NoSession)?);
+        let (id, pfd) = postcard::from_bytes(recorded).map_err(|_| NoSession)?;
+        self.upf.node.applications.take_in(number, id, pfd).then_some(()).ok_or(NoSession)
+    }
+
+    /// Looks at a session as it was recorded under a number.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub fn look(&mut self, number: u64, recorded: &[u8]) -> Result<(), NoSession> {
+        let Session { state, .. } = PackedSessions::read(index_of(number)?, recorded).ok_or(NoSession)?;
+        self.slots.extend(state.slots());
+        self.may_stop = self.may_stop || state.rules.urrs.values().any(Urr::may_stop);
+        Ok(())
+    }
+
+    /// Takes the counters of all sessions, before any record is put where one may be. `counted` says what is known of a counter
+    /// whose memory has not outlived the process.
+    ///
+    /// # Errors
+    /// When there are not so many counters.
+    pub fn claim_counters(&mut self, mut counted: impl FnMut(UsageSlot) -> Volume) -> io::Result<()> {
+        self.slots.sort_unstable();
+        self.slots.dedup();
+        let usage = &self.upf.node.usage;
+        if self.may_stop {
+            usage.keep_quotas().map_err(io::Error::other)?;
+        }
+        let slots = std::mem::take(&mut self.slots);
+        self.upf.slots.claim(&slots, usage)?;
+        slots.iter().for_each(|&slot| usage.raise(slot, &counted(slot)));
+        Ok(())
+    }
+
+    /// Puts a session as it was recorded under a number into the table. What it asks for may not be to be had any more: then it
+    /// ends.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub fn resume(&mut self, number: u64, recorded: &[u8], now: SystemTime) -> Result<(), NoSession> {
+        let index = index_of(number)?;
+        let mut session = self.upf.sessions.take_in(index, recorded).ok_or(NoSession)?;
+        session.state.leases = self.upf.claim_leases(&session.state);
+        match self.upf.resume_session(&mut session, now) {
+            Ok(()) => self.done.restored += 1,
+            Err(why) => {
+                self.upf.give_up(&session);
+                self.done.refused.push((session.seid, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// All sessions are there.
+    pub fn finish(self) -> RestoredSessions {
+        self.upf.sessions.find_free();
+        self.done
+    }
+}
+
+fn index_of(number: u64) -> Result<SessionIndex, NoSession> {
+    u32::try_from(number).map(SessionIndex).map_err(|_| NoSession)
+}
+
 impl Upf {
-    /// Has changes of sessions taken down, so that they can be [taken in](Upf::take_in) after a restart.
+    /// Has changes of sessions taken down, so that they can be [restored](Upf::restore) after a restart.
     pub fn record_by(&mut self, recorder: Recorder) {
         self.sessions.record_by(recorder);
     }
 
-    /// Takes in a session as it was recorded under a number, before any other is made.
-    ///
-    /// # Errors
-    /// [`NoSession`].
-    pub fn take_in(&mut self, number: u64, recorded: &[u8]) -> Result<Seid, NoSession> {
-        let index = SessionIndex(u32::try_from(number).map_err(|_| NoSession)?);
-        let mut session = self.sessions.take_in(index, recorded).ok_or(NoSession)?;
-        session.state.leases = self.claim_leases(&session.state);
-        self.sessions.pack(&session);
-        Ok(session.seid)
+    /// Restores sessions of before a restart, before any is made. A node whose counters lie in a file is to go through this also
+    /// if there was no session.
+    pub fn restore(&mut self) -> Restoration<'_> {
+        Restoration { upf: self, slots: Vec::new(), may_stop: false, done: RestoredSessions::default() }
     }
 
-    /// Puts all sessions that were taken in into the table. `counted` says what is known of a counter whose memory has not
-    /// outlived the process.
-    ///
-    /// # Errors
-    /// When there are no counters for so many sessions.
-    pub fn resume(
-        &mut self,
-        mut counted: impl FnMut(UsageSlot) -> Volume,
-        now: SystemTime,
-    ) -> io::Result<RestoredSessions> {
-        self.sessions.find_free();
-        let indices = self.sessions.indices();
-        let sessions = || indices.iter().filter_map(|&index| self.sessions.get(index));
-        let mut slots: Vec<UsageSlot> =
-            sessions().flat_map(|session| all_slots(&session.state).collect::<Vec<_>>()).collect();
-        slots.sort_unstable();
-        slots.dedup();
-        if sessions().any(|session| session.state.rules.urrs.values().any(Urr::may_stop)) {
-            self.node.usage.keep_quotas().map_err(io::Error::other)?;
-        }
-        self.slots.claim(&slots, &self.node.usage)?;
-        slots.iter().for_each(|&slot| self.node.usage.raise(slot, &counted(slot)));
-        let mut done = RestoredSessions::default();
-        for index in indices {
-            let Some(session) = self.sessions.get(index) else { continue };
-            let seid = session.seid;
-            match self.resume_session(session, now) {
-                Ok(()) => done.restored += 1,
-                Err(why) => {
-                    self.give_up(index);
-                    done.refused.push((seid, why));
-                }
-            }
-        }
-        Ok(done)
+    /// Records what the counters of `count` sessions from place `first` on have counted, and says from which place to go on. Those
+    /// of sessions without a packet since are as they were recorded.
+    pub fn record_usage(&mut self, first: usize, count: usize) -> Option<usize> {
+        let end = first.saturating_add(count).min(self.sessions.places());
+        let usage = &self.node.usage;
+        (first..end).for_each(|at| self.sessions.record_usage(at, |slot| usage.read(slot)));
+        (end < self.sessions.places()).then_some(end)
     }
 
     /// The UE addresses that a session was given, wherever their pools are now.
@@ -125,15 +173,16 @@ impl Upf {
     }
 
     /// Puts a session into the table, with the counters that it had.
-    fn resume_session(&mut self, session: Session, now: SystemTime) -> Result<(), Rejection> {
-        let Session { index, seid, mut state } = session;
+    fn resume_session(&mut self, session: &mut Session, now: SystemTime) -> Result<(), Rejection> {
+        let Session { index, state, .. } = session;
+        let index = *index;
         state.rules.at(now);
         // Policers are others.
         state.rules.policers.clear();
         state.rules.guarantees.clear();
         let monitors = self.monitors_of(index, &state.rules)?;
         let drops = self.drop_counts(index, &state.rules);
-        let slots = Slots { urrs: counters_of(&state)?, activity: state.activity, monitors, drops };
+        let slots = Slots { urrs: counters_of(state)?, activity: state.activity, monitors, drops };
         let nothing = ReplacedState::nothing();
         let policers =
             self.compile_and_commit(&state.cp_fseid, &mut state.rules, index, &nothing, &slots, now)?;
@@ -150,27 +199,24 @@ impl Upf {
                 meter.arm(urr, &node.usage, now);
             }
         }
-        let mut session = Session { seid, index, state };
         session.arm_shared(&node.usage, now);
-        self.set_times(&session);
-        self.sessions.pack(&session);
+        self.set_times(session);
+        self.sessions.pack(session);
         Ok(())
     }
 
     /// Ends a session that cannot be put into the table.
-    fn give_up(&mut self, index: SessionIndex) {
-        let Some(session) = self.sessions.take(index) else { return };
-        let slots: BTreeSet<UsageSlot> = all_slots(&session.state).collect();
+    fn give_up(&mut self, session: &Session) {
+        let slots: BTreeSet<UsageSlot> = session.state.slots().collect();
         self.release_counters(slots);
         self.give_back(&session.state.leases);
-        self.sessions.end(index);
+        self.sessions.forget(session.index);
     }
 }
 
-/// The counters of a session, some of them several times.
-fn all_slots(state: &SessionState) -> impl Iterator<Item = UsageSlot> + '_ {
-    let of_meters = state.meters.values().flat_map(|meter| [Some(meter.slot), meter.dropped]);
-    of_meters.flatten().chain(state.activity)
+/// What a counter had counted, as it was [recorded](Upf::record_usage); `None` of what is no such record.
+pub fn recorded_volume(record: &[u8]) -> Option<Volume> {
+    postcard::from_bytes(record).ok()
 }
 
 /// Where the URRs of a session count.

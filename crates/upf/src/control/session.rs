@@ -54,6 +54,14 @@ pub(crate) struct SessionState {
     pub(crate) usage_held: bool,
 }
 
+impl SessionState {
+    /// The counters of the session, some of them several times.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = UsageSlot> + '_ {
+        let of_meters = self.meters.values().flat_map(|meter| [Some(meter.slot), meter.dropped]);
+        of_meters.flatten().chain(self.activity)
+    }
+}
+
 impl Session {
     /// Sets the limits of counters that URRs share: the nearest of each.
     pub(crate) fn arm_shared(&mut self, usage: &UsageCounters, now: SystemTime) {

@@ -1,7 +1,7 @@
 //! What the node is told to be: its instances, ports, addresses and limits.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kaido_engine::PortId;
 use kaido_wire::ecn;
@@ -179,6 +179,8 @@ pub struct NodeSettings {
     pub buffer_bytes_per_session: usize,
     /// Most bytes of packets buffered by all workers.
     pub buffer_bytes_max: u64,
+    /// The Recovery Time Stamp that peers know the node by; `None` for that of now.
+    pub recovery: Option<SystemTime>,
     /// Longest time a packet is buffered, unless its BAR says otherwise.
     pub buffer_time_max: Duration,
     /// User plane inactivity timer of sessions whose control plane gives none.
@@ -219,6 +221,7 @@ impl Default for NodeSettings {
             buffer_packets_max: 4096,
             buffer_bytes_per_session: 1 << 20,
             buffer_bytes_max: 64 << 20,
+            recovery: None,
             buffer_time_max: Duration::from_secs(10),
             inactivity_timer: None,
             policer_window: WINDOW_DEFAULT,
