@@ -37,7 +37,12 @@ t1_ms = 1500
 
 {POOL}[control]
 socket = "{{socket}}"
-"""
+
+[store]
+durability = "{{durability}}"
+folder = "{{folder}}/store"
+memory = "{{folder}}/memory"
+{{store}}"""
 
 
 def port(role: str, driver: str, *more: str, interface: str | None = None) -> str:
@@ -69,6 +74,9 @@ class Node:
     more: str = ""
     pfcp: str = ""
     node: str = ""
+    #: What sessions survive, and further fields of `[store]`.
+    durability: str = "off"
+    store: str = ""
     #: What forwards, where `node` does not say it; nothing for the default.
     datapath: str = "engine"
     environment: dict[str, str] = field(default_factory=dict)
@@ -78,7 +86,13 @@ class Node:
     def config(self) -> str:
         """The configuration: the usual one, with what was asked for."""
         text = CONFIG.format(
-            socket=self.socket, sessions_max=self.sessions_max, workers=self.workers, frames=self.frames
+            socket=self.socket,
+            sessions_max=self.sessions_max,
+            workers=self.workers,
+            frames=self.frames,
+            durability=self.durability,
+            folder=self.folder,
+            store=self.store,
         )
         n3 = self.n3 or port("n3", self.driver)
         n6 = self.n6 or port("n6", self.driver, 'network_instance = "internet"')

@@ -82,10 +82,29 @@ pub(crate) struct UpfStatus {
     pub(crate) slow_path: Vec<SlowPath>,
     /// The datapath in the kernel, where there is one.
     pub(crate) kernel: Option<OffloadStatus>,
+    /// What keeps the sessions over a restart, where anything does.
+    pub(crate) store: Option<StoreStatus>,
     pub(crate) peers: Vec<Peer>,
     /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
     pub(crate) paths: Vec<GtpuPath>,
     pub(crate) pfcp: Vec<Count>,
+}
+
+/// What keeps sessions over a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoreStatus {
+    /// `process` or `disk`.
+    pub(crate) durability: String,
+    /// Batches of changes that were written since the store was made.
+    pub(crate) batches: u64,
+    /// Octets that this process has written to the journal.
+    pub(crate) bytes: u64,
+    /// Segments of the journal that are yet to be folded into the snapshot.
+    pub(crate) segments: u64,
+    /// Times that the journal could not be written or brought to the disk.
+    pub(crate) failures: u64,
+    /// It cannot now: requests are not answered.
+    pub(crate) failing: bool,
 }
 
 /// Sessions whose packets find their rules in one way.

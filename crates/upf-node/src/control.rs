@@ -1,6 +1,6 @@
 //! The control loop: PFCP datagrams, timers, and the control socket, in one thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use kaido_node::api::{Answer, Count, TraceQuestion};
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
 use kaido_node::function::{ControlLoop, DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
-use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, Transmit, UnreportedUsage, send_all};
+use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, MsgType, Transmit, UnreportedUsage, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::key::KeyParts;
 use kaido_upf::node::ControlPlaneMessage;
@@ -34,6 +34,7 @@ use super::metrics::MetricsQuestion;
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
+use super::store::{NodeStore, StoreStatus};
 use super::trace;
 use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
 
@@ -51,6 +52,8 @@ const DATAGRAMS_SET_ASIDE: usize = 8192;
 const SPOKEN_TO_MAX: usize = 4096;
 /// Messages that wait to be sent together.
 const ANSWERS_HELD: usize = 32;
+/// Messages that wait for the journal before no more requests are taken.
+const HELD_MAX: usize = 65_536;
 /// Most sessions in one answer.
 const SESSIONS_LISTED_MAX: usize = 10_000;
 /// Most GTP-U paths in one answer.
@@ -82,6 +85,9 @@ pub(super) struct Control {
     pub(super) kernel_watch: Option<KernelWatch>,
     /// Who asks for metrics.
     pub(super) scrapes: MetricsQuestion,
+    /// What survives this process.
+    pub(super) store: NodeStore,
+    pub(super) held: HeldAnswers,
     /// Control planes that are listened to; empty for all.
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
@@ -107,14 +113,18 @@ pub(super) fn datagram_buffer() -> Box<[u8]> {
 }
 
 impl Control {
-    /// Turns until the node is to stop or `failed` says so, then lets the control planes release what they have.
+    /// Turns until the node is to stop or `failed` says so. Then sessions are kept for the next start, or the control planes release
+    /// what they have.
     pub(super) fn run(&mut self, failed: impl Fn() -> bool) {
         while !self.control.is_stopping() && !failed() {
             self.turn();
         }
+        if self.store.is_on() {
+            return self.store.finish(self.endpoint.service_mut());
+        }
         let mut out = Vec::new();
         self.endpoint.request_release(Instants::now(), RELEASE_GRACE, &mut out);
-        self.send(&out, None);
+        self.send(&mut out, None);
         let deadline = Instant::now() + RELEASE_GRACE;
         while self.endpoint.peers().next().is_some() && Instant::now() < deadline {
             self.turn();
@@ -163,21 +173,26 @@ impl Control {
         if let Some(is_short) = self.memory.look(Instant::now()) {
             self.endpoint.service_mut().set_memory_is_short(is_short);
         }
-        for at in 0..self.sockets.len() {
-            self.receive(at);
+        self.store.turn(self.endpoint.service_mut(), Instant::now());
+        if !self.is_blocked() {
+            for at in 0..self.sockets.len() {
+                self.receive(at);
+            }
+            self.serve_strangers();
         }
-        self.serve_strangers();
         self.hear_tunnels();
         let mut out = Vec::new();
         self.endpoint.poll(Instants::now(), &mut out);
-        self.send(&out, None);
+        self.send(&mut out, None);
+        self.send_held();
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
-        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers);
+        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status());
         self.control.serve(&mut UpfView {
             endpoint: &mut self.endpoint,
             ports: &self.ports,
             choice: &self.choice,
             kernel_watch: self.kernel_watch.as_ref(),
+            store: self.store.status(),
             kernel: self.kernel.as_ref(),
             unknown_peers: [self.unknown_peers, self.waiting.dropped()],
         });
@@ -202,7 +217,12 @@ impl Control {
         let upf = self.endpoint.service();
         let (_, events) = upf.node().events();
         let is_asked = !self.control.is_quiet();
-        if is_asked || events > 0 || !self.waiting.is_empty() || self.endpoint.has_more() {
+        if is_asked
+            || events > 0
+            || !self.waiting.is_empty()
+            || self.endpoint.has_more()
+            || self.store.has_more()
+        {
             return Duration::ZERO;
         }
         let hurries = self.endpoint.is_waiting() || self.scrapes.is_busy();
@@ -242,7 +262,7 @@ impl Control {
                 break;
             }
         }
-        self.send(&out, Some(at));
+        self.send(&mut out, Some(at));
         self.rooms = rooms;
     }
 
@@ -261,7 +281,6 @@ impl Control {
         self.remember(from, at);
         if out.len() >= ANSWERS_HELD {
             self.send(out, Some(at));
-            out.clear();
         }
         true
     }
@@ -285,7 +304,7 @@ impl Control {
             let mut out = Vec::new();
             self.endpoint.handle(Instants::now(), from, &datagram, &mut out);
             self.remember(from, socket);
-            self.send(&out, Some(socket));
+            self.send(&mut out, Some(socket));
         }
     }
 
@@ -310,8 +329,37 @@ impl Control {
             .position(|socket| socket.local_addr().is_ok_and(|own| own.is_ipv4() == to.is_ipv4()))
     }
 
+    /// Sends messages when what they acknowledge or tell is as durable as was promised.
+    fn send(&mut self, out: &mut Vec<Transmit>, from: Option<usize>) {
+        match self.store.flush() {
+            None if self.held.is_empty() => self.transmit(out, from),
+            number => {
+                // They say nothing but that the node is there.
+                let (heartbeats, others): (Vec<_>, Vec<_>) = out.drain(..).partition(is_heartbeat);
+                self.transmit(&heartbeats, from);
+                self.held.put(number.unwrap_or(0), others, from);
+            }
+        }
+        out.clear();
+    }
+
+    /// Sends what waited for the journal.
+    fn send_held(&mut self) {
+        while let Some(number) = self.held.first()
+            && self.store.is_durable(number)
+            && let Some((messages, from)) = self.held.take()
+        {
+            self.transmit(&messages, from);
+        }
+    }
+
+    /// Whether so much waits for the journal that no further requests are taken.
+    fn is_blocked(&self) -> bool {
+        self.held.is_full() || self.store.is_blocked()
+    }
+
     /// Sends from the socket that was spoken to, or that the control plane knows.
-    fn send(&self, out: &[Transmit], from: Option<usize>) {
+    fn transmit(&self, out: &[Transmit], from: Option<usize>) {
         let lost = |transmit: &Transmit, error: std::io::Error| {
             tracing::debug!(to = %transmit.to, %error, "a PFCP message could not be sent; it will be retried");
         };
@@ -330,12 +378,57 @@ impl Control {
     }
 }
 
+/// Messages that wait until the journal has what they acknowledge or tell, in the order of its batches.
+#[derive(Debug, Default)]
+pub(super) struct HeldAnswers {
+    /// The batch, the messages, and the socket that was spoken to.
+    waiting: VecDeque<(u64, Vec<Transmit>, Option<usize>)>,
+    messages: usize,
+}
+
+impl HeldAnswers {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.messages >= HELD_MAX
+    }
+
+    /// Puts messages behind those that wait, and behind a batch.
+    fn put(&mut self, number: u64, messages: Vec<Transmit>, from: Option<usize>) {
+        if !messages.is_empty() {
+            self.messages += messages.len();
+            self.waiting.push_back((number, messages, from));
+        }
+    }
+
+    /// Behind which batch the first wait.
+    fn first(&self) -> Option<u64> {
+        self.waiting.front().map(|(number, ..)| *number)
+    }
+
+    fn take(&mut self) -> Option<(Vec<Transmit>, Option<usize>)> {
+        let (_, messages, from) = self.waiting.pop_front()?;
+        self.messages -= messages.len();
+        Some((messages, from))
+    }
+}
+
+/// Whether a message is a heartbeat or the answer to one.
+fn is_heartbeat(transmit: &Transmit) -> bool {
+    transmit.bytes.get(1).is_some_and(|&kind| {
+        kind == MsgType::HeartbeatRequest as u8 || kind == MsgType::HeartbeatResponse as u8
+    })
+}
+
 /// What questions are answered from.
 struct UpfView<'c> {
     endpoint: &'c mut Endpoint<Upf>,
     ports: &'c PortBoard,
     choice: &'c Choice,
     kernel_watch: Option<&'c KernelWatch>,
+    store: Option<StoreStatus>,
     /// Of the datapath in the kernel, where there is one: read when it is asked for.
     kernel: Option<&'c KernelCounters>,
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
@@ -420,6 +513,14 @@ impl UpfView<'_> {
             forms: upf.forms().map(form).collect(),
             slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
             kernel: upf.kernel_records().map(|records| self.offload_status(records, in_kernel)),
+            store: self.store.map(|store| api::StoreStatus {
+                durability: store.durability().to_owned(),
+                batches: store.journal.batches,
+                bytes: store.journal.octets,
+                segments: store.journal.segments,
+                failures: store.journal.failures,
+                failing: store.journal.is_failing,
+            }),
             peers: peers.collect(),
             paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
             pfcp: pfcp.chain(unknown_peers).collect(),

@@ -21,6 +21,7 @@ mod offload;
 mod ports;
 mod session;
 mod show;
+mod store;
 mod trace;
 mod unknown_peers;
 
@@ -44,13 +45,13 @@ use kaido_node::function::{
 use kaido_node::show::ControlTarget;
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
-use kaido_upf::node::Node;
+use kaido_upf::node::{Node, NodeSettings};
 use kaido_upf::path::Path;
 use miette::{Diagnostic, IntoDiagnostic, WrapErr, miette};
 use thiserror::Error;
 
 use self::choice::{Advice, PortFacts, by_ports};
-use self::control::{Control, datagram_buffer, datagram_rooms};
+use self::control::{Control, HeldAnswers, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
 use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
@@ -59,6 +60,7 @@ use self::memory::Memory;
 use self::metrics::{Sources, UpfMetrics};
 use self::ports::Ports;
 use self::show::SessionsArgs;
+use self::store::NodeStore;
 use self::unknown_peers::UnknownPeers;
 use crate::config::{UpfConfig, UpfPort};
 
@@ -221,23 +223,26 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         UpfStartFault::Listen { address, error, help }
     })?;
     check_memory(config, pool)?;
+    let mut store = NodeStore::open(&config.store)?;
     let mut ports = Ports::open(config, pool)?;
     let control_guard = guard(&ports, &sockets, context.scraped.take())
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
-    let settings = ports.settings(config)?;
-    let (node, events) = ports
-        .cells()?
-        .map_or_else(
-            || Node::new(settings.clone()),
-            |(usage, policers)| Node::beside_kernel(settings.clone(), usage, policers),
-        )
-        .into_diagnostic()
-        .wrap_err("node.sessions_max: no memory for so many sessions")?;
+    let settings = NodeSettings { recovery: Some(store.recovery_time), ..ports.settings(config)? };
+    let cells = ports.cells()?;
+    let counts_in_memory = cells.is_none() && store.is_on();
+    let (node, events) = match (cells, store.take_memory()) {
+        (Some((usage, policers)), _) => Node::beside_kernel(settings, usage, policers),
+        (None, Some(memory)) => Node::over(settings, memory),
+        (None, None) => Node::new(settings),
+    }
+    .into_diagnostic()
+    .wrap_err("node.sessions_max: no memory for so many sessions")?;
     let mut upf = Upf::new(node.clone(), events, ue_pools(config, &node)).into_diagnostic()?;
     if let Some(kernel) = ports.take_kernel(&node)? {
         upf.set_kernel(Box::new(kernel));
     }
+    store.restore(&mut upf, counts_in_memory)?;
     let queues = ports.opened.take_queues();
     let kernel_return = Arc::new(ports.kernel_return());
     let worker_set = context.start_workers(&config.base, queues, || {
@@ -250,7 +255,9 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     })?;
     ports.opened.attach()?;
     let exits = ports.exit_watch();
-    let (node_id, endpoint) = endpoint(config, upf, ports.features())?;
+    let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
+    let notifier = context.notifier().clone();
+    store.start(&mut endpoint, counts_in_memory, move || notifier.notify())?;
     ports.watch(&node.settings, worker_set.inboxes())?;
     let board = ports.opened.board().clone();
     let workers = worker_set.counters();
@@ -295,6 +302,8 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         kernel: kernel(),
         kernel_watch: exits.map(KernelWatch::new),
         scrapes,
+        store,
+        held: HeldAnswers::default(),
         allow: config.pfcp.allow.clone(),
         unknown_peers: 0,
         waiting: UnknownPeers::default(),
@@ -364,7 +373,12 @@ fn ue_pools(config: &UpfConfig, node: &Node) -> Vec<UePool> {
 }
 
 /// The PFCP endpoint and its name.
-fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<(String, Endpoint<Upf>)> {
+fn endpoint(
+    config: &UpfConfig,
+    upf: Upf,
+    features: Features,
+    recovery: SystemTime,
+) -> miette::Result<(String, Endpoint<Upf>)> {
     let listening = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
     let addresses: Vec<IpAddr> = listening.collect();
     let first = addresses.first().copied().ok_or_else(|| miette!("pfcp.listen: no address"))?;
@@ -376,7 +390,7 @@ fn endpoint(config: &UpfConfig, upf: Upf, features: Features) -> miette::Result<
         node_id: node_id.clone(),
         ipv4: addresses.iter().find_map(|addr| if let IpAddr::V4(v4) = addr { Some(*v4) } else { None }),
         ipv6: addresses.iter().find_map(|addr| if let IpAddr::V6(v6) = addr { Some(*v6) } else { None }),
-        recovery: SystemTime::now(),
+        recovery,
         features: Features {
             allocates_ue_addresses: upf.has_ue_pools(),
             allocates_f_teids: features.allocates_f_teids && config.pfcp.choose_f_teids,

@@ -269,6 +269,8 @@ impl Ports {
             buffer_packets_max: *config.buffer.packets.get_ref() as usize,
             buffer_bytes_per_session: config.buffer.bytes_per_session as usize,
             buffer_bytes_max: config.buffer.bytes,
+            // That of the store.
+            recovery: None,
             buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
             inactivity_timer: (config.node.inactivity_s != 0)
                 .then(|| Duration::from_secs(config.node.inactivity_s.into())),

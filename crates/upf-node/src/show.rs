@@ -52,6 +52,23 @@ pub(super) fn print_summary(status: &Status) {
         "{} of {} sessions, uplink {} B, downlink {} B; session records in {}",
         upf.sessions, upf.sessions_max, upf.uplink_bytes, upf.downlink_bytes, upf.table_pages
     );
+    match &upf.store {
+        Some(store) => {
+            println!(
+                "store: sessions survive the {}; {} batches, {} B written, {} segments to be folded",
+                if store.durability == "disk" { "machine" } else { "process" },
+                store.batches,
+                store.bytes,
+                store.segments
+            );
+            if store.failing {
+                println!(
+                    "store: the journal cannot be written, so requests are not answered; the log says why"
+                );
+            }
+        }
+        None => println!("store: off, a restart begins anew"),
+    }
     let Some(kernel) = &upf.kernel else { return };
     println!("{} records in the kernel", kernel.records);
     for refusal in &kernel.refusals {

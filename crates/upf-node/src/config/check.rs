@@ -41,6 +41,7 @@ pub(crate) fn check(config: &UpfConfig, findings: &mut Findings) {
     super::lan::check(config, findings);
     super::ethernet::check(config, findings);
     super::predefined::check(config, findings);
+    super::store::check(&config.store, findings);
 }
 
 /// Whether workers may buffer more packets than there are frames to spare.

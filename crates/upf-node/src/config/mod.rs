@@ -9,6 +9,7 @@ mod pfcp;
 mod port;
 mod predefined;
 mod qos;
+mod store;
 mod vlan;
 
 use kaido_node::config::{Base, FilePart, PortConfig, Prefix, Spanned, unplaced};
@@ -26,6 +27,7 @@ use self::qos::QosConfig;
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
 pub(crate) use self::node::{SteerBy, UpfNode};
 pub(crate) use self::port::{Role, UpfPort};
+pub(crate) use self::store::{DurabilityConfig, StoreConfig};
 
 /// What the files of a user plane have.
 pub(crate) const SCHEMA: FunctionSchema =
@@ -72,6 +74,9 @@ pub(crate) struct UpfConfig {
     /// Enforcement of rates.
     #[serde(default)]
     pub(crate) qos: QosConfig,
+    /// What survives the end of the process, or of the machine.
+    #[serde(default)]
+    pub(crate) store: StoreConfig,
 }
 
 impl UpfConfig {

@@ -34,6 +34,12 @@ families! {
     EVENTS = Counter "kaido_control_events_total" [] "Events that workers have told the control plane: thresholds, buffered packets, errors.";
     EVENTS_WAITING = Gauge "kaido_control_events_waiting" [] "Of these, not looked at yet.";
 
+    STORE_BATCHES = Counter "kaido_store_batches_total" [] "Batches of changes in the journal of sessions since its store was made; 0 without a store.";
+    STORE_BYTES = Counter "kaido_store_written_bytes_total" [] "Octets that were written to the journal.";
+    STORE_SEGMENTS = Gauge "kaido_store_segments" [] "Segments of the journal that are yet to be folded into the snapshot.";
+    STORE_FAILURES = Counter "kaido_store_failures_total" [] "Times that the journal could not be written or brought to the disk.";
+    STORE_FAILING = Gauge "kaido_store_failing" [] "Whether the journal cannot be written now, so that requests are not answered: 1 or 0.";
+
     PFCP_MESSAGES = Counter "kaido_pfcp_messages_total" ["direction", "type"] "PFCP messages, retransmissions included.";
     PFCP_REJECTIONS = Counter "kaido_pfcp_rejections_total" ["cause"] "Requests that were answered with a rejecting cause (TS 29.244 8.2.1).";
     PFCP_DISCARDS = Counter "kaido_pfcp_discards_total" ["reason"] "Messages and datagrams that were dropped without an answer.";

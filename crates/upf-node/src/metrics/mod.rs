@@ -24,6 +24,7 @@ use kaido_upf::record::RecordForm;
 pub(super) use self::render::Sources;
 use super::lag::Lag;
 use super::offload::{self, KernelCounts};
+use super::store::StoreStatus;
 use kaido_node::metrics::MetricsSource;
 
 /// How long the control loop may take to answer a scrape.
@@ -45,6 +46,7 @@ pub(super) struct Controls {
     pub(super) ending: usize,
     pub(super) outstanding: usize,
     pub(super) unknown_peers: u64,
+    pub(super) store: Option<StoreStatus>,
     pub(super) peers: Vec<Peer>,
     pub(super) paths: Vec<PathSummary>,
     /// Paths that are up, down, and asked.
@@ -70,7 +72,13 @@ impl MetricsQuestion {
     }
 
     /// Does a turn's part of what is asked, if anything is.
-    pub(super) fn serve(&mut self, endpoint: &PfcpEndpoint<Upf>, lag: &Lag, unknown_peers: u64) {
+    pub(super) fn serve(
+        &mut self,
+        endpoint: &PfcpEndpoint<Upf>,
+        lag: &Lag,
+        unknown_peers: u64,
+        store: Option<StoreStatus>,
+    ) {
         if self.scan.is_none() {
             self.scan = self.questions.try_recv().ok().map(|question| (question, VolumeScan::default()));
         }
@@ -86,6 +94,7 @@ impl MetricsQuestion {
             ending: endpoint.ending(),
             outstanding: endpoint.outstanding(),
             unknown_peers,
+            store,
             peers: endpoint.peers().collect(),
             paths: upf.paths(PATHS_SHOWN_MAX),
             path_states: upf.path_states(),

@@ -37,6 +37,12 @@ impl Sources {
         let (told, waiting) = self.node.events();
         one(out, &f::EVENTS, told);
         one(out, &f::EVENTS_WAITING, waiting);
+        let journal = controls.store.map(|store| store.journal).unwrap_or_default();
+        one(out, &f::STORE_BATCHES, journal.batches);
+        one(out, &f::STORE_BYTES, journal.octets);
+        one(out, &f::STORE_SEGMENTS, journal.segments);
+        one(out, &f::STORE_FAILURES, journal.failures);
+        one(out, &f::STORE_FAILING, journal.is_failing);
         pfcp(controls, out);
         paths(controls, out);
     }
@@ -206,6 +212,7 @@ mod tests {
             ending: 0,
             outstanding: 0,
             unknown_peers: 0,
+            store: None,
             peers: vec![kaido_pfcp::Peer {
                 node_id: kaido_pfcp::NodeId::from(IpAddr::from([10, 0, 0, 1])),
                 address: "10.0.0.1:8805".parse().unwrap(),

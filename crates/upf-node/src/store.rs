@@ -1,0 +1,323 @@
+//! What of before a restart there is, and the journal of what is to be known after the next.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kaido_n4::Volume;
+use kaido_pfcp::{Endpoint, Instants};
+use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recovery, StoreError};
+use kaido_upf::control::{NoSession, Upf, recorded_volume};
+use kaido_upf::usage::UsageSlot;
+use miette::Diagnostic;
+use rustix::fs::{FlockOperation, flock};
+
+use super::config::{DurabilityConfig, StoreConfig};
+
+/// The number of what the node is to its peers.
+const NODE: u64 = 0;
+/// Sessions whose usage is written to the journal in one turn.
+const SESSIONS_A_TURN: usize = 4096;
+
+/// Why the store keeps a node from starting.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub(super) enum StoreFault {
+    /// Its files cannot be used.
+    #[error("store.folder: {0}")]
+    #[diagnostic(help("durability = \"off\" in [store] does without it"))]
+    Store(#[from] StoreError),
+    /// The memory of usage counters cannot be used.
+    #[error("store.memory: {path}: {source}")]
+    #[diagnostic(help(
+        "name a folder on a tmpfs, which no other node uses; durability = \"off\" in [store] does without it"
+    ))]
+    Memory {
+        /// The file.
+        path: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// What was recorded cannot be taken in.
+    #[error("store.folder: {what}")]
+    #[diagnostic(help("`kaido store export` by the program that wrote it, or another folder"))]
+    Record {
+        /// Of what.
+        what: String,
+    },
+}
+
+/// How the store is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoreStatus {
+    pub(super) durability: Durability,
+    pub(super) journal: JournalStatus,
+}
+
+impl StoreStatus {
+    /// As the file names it.
+    pub(super) const fn durability(&self) -> &'static str {
+        match self.durability {
+            Durability::Process => "process",
+            Durability::Disk => "disk",
+        }
+    }
+}
+
+/// The store of a node; it keeps nothing where durability is off.
+pub(super) struct NodeStore {
+    journal: Option<Journal>,
+    recovery: Option<Recovery>,
+    /// The node's Recovery Time Stamp.
+    pub(super) recovery_time: SystemTime,
+    /// The memory of the usage counters, and whether it is that of before.
+    memory: Option<(File, bool)>,
+    /// When the usage counters are written next, and where among the sessions that is.
+    usage_at: Option<Instant>,
+    usage_from: Option<usize>,
+    usage_interval: Duration,
+    was_failing: bool,
+}
+
+impl NodeStore {
+    /// Opens the store that the configuration names.
+    pub(super) fn open(config: &StoreConfig) -> Result<Self, StoreFault> {
+        let now = SystemTime::now();
+        let durability = match config.durability.get_ref() {
+            DurabilityConfig::Off => return Ok(Self::off(now)),
+            DurabilityConfig::Process => Durability::Process,
+            DurabilityConfig::Disk => Durability::Disk,
+        };
+        let folder = config.folder.get_ref().clone();
+        let opening = kaido_store::StoreConfig { folder: folder.clone(), durability, boot: boot() };
+        let (journal, recovery) = kaido_store::open(opening)?;
+        if recovery.discarded == Some(Discarded::OtherBoot) {
+            tracing::warn!(
+                folder = %folder.display(),
+                "the store was not brought to the disk before the machine started anew: it is not trusted, and begun anew"
+            );
+        }
+        if recovery.cut > 0 {
+            tracing::warn!(folder = %folder.display(), octets = recovery.cut, "the end of the journal was not written whole, and is cut");
+        }
+        let memory = usage_memory(config.memory.get_ref(), journal.store())?;
+        let mut recovery_time = None;
+        recovery.read(Kind::Node, |_, record| {
+            recovery_time = time_of(record);
+            Ok::<_, StoreError>(())
+        })?;
+        let store = Self {
+            recovery_time: recovery_time.unwrap_or(now),
+            memory: Some(memory),
+            usage_interval: Duration::from_secs((*config.usage_interval_s.get_ref()).into()),
+            journal: Some(journal),
+            recovery: Some(recovery),
+            ..Self::off(now)
+        };
+        if recovery_time.is_none()
+            && let Some(journal) = &store.journal
+        {
+            journal
+                .recorder()
+                .put(Kind::Node, NODE, |record| record.extend_from_slice(&millis(now).to_le_bytes()));
+        }
+        Ok(store)
+    }
+
+    fn off(now: SystemTime) -> Self {
+        Self {
+            journal: None,
+            recovery: None,
+            recovery_time: now,
+            memory: None,
+            usage_at: None,
+            usage_from: None,
+            usage_interval: Duration::ZERO,
+            was_failing: false,
+        }
+    }
+
+    /// Whether anything is kept.
+    pub(super) fn is_on(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// The memory of the usage counters, once.
+    pub(super) fn take_memory(&mut self) -> Option<File> {
+        self.memory.as_mut().and_then(|(file, _)| file.try_clone().ok())
+    }
+
+    /// Puts the sessions of before into the table. `counts_in_memory` says whether the node counts in the memory that it was
+    /// given.
+    pub(super) fn restore(&mut self, upf: &mut Upf, counts_in_memory: bool) -> Result<(), StoreFault> {
+        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_ref()) else {
+            return Ok(());
+        };
+        let began = Instant::now();
+        upf.record_by(journal.recorder());
+        let mut restoration = upf.restore();
+        let fault = |what: &str, number: u64| {
+            let what = format!("{what} {number}");
+            move |error: NoSession| StoreFault::Record { what: format!("{what}: {error}") }
+        };
+        recovery.read(Kind::Pfd, |number, record| {
+            restoration.take_in_pfd(number, record).map_err(fault("application", number))
+        })?;
+        recovery.read(Kind::Session, |number, record| {
+            restoration.look(number, record).map_err(fault("session", number))
+        })?;
+        let is_in_memory =
+            counts_in_memory && self.memory.as_ref().is_some_and(|(_, is_of_before)| *is_of_before);
+        let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
+        let claimed = restoration.claim_counters(|slot| counted.get(&slot).copied().unwrap_or_default());
+        claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
+        let now = SystemTime::now();
+        recovery.read(Kind::Session, |number, record| {
+            restoration.resume(number, record, now).map_err(fault("session", number))
+        })?;
+        let resumed = restoration.finish();
+        for (seid, why) in &resumed.refused {
+            tracing::error!(%seid, %why, "a session of before the restart cannot go on");
+        }
+        if recovery.last_batch > 0 {
+            tracing::info!(
+                sessions = resumed.restored,
+                refused = resumed.refused.len(),
+                milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                "sessions of before the restart go on"
+            );
+        }
+        Ok(())
+    }
+
+    /// Has the endpoint know again what it knew, and starts what works beside the control loop. `notify` wakes it.
+    pub(super) fn start(
+        &mut self,
+        endpoint: &mut Endpoint<Upf>,
+        counts_in_memory: bool,
+        notify: impl Fn() + Send + 'static,
+    ) -> Result<(), StoreFault> {
+        let Some(recovery) = self.recovery.take() else { return Ok(()) };
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        endpoint.record_by(&journal.recorder());
+        let now = Instants::now();
+        for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
+            recovery.read(kind, |number, record| {
+                endpoint.take_in(kind, number, record, now).map_err(|error| StoreFault::Record {
+                    what: format!("{} {number}: {error}", kind.name()),
+                })
+            })?;
+        }
+        recovery.start(journal, notify)?;
+        // A kernel's counters, and all counters where the machine may end.
+        if !counts_in_memory || journal.durability() == Durability::Disk {
+            self.usage_at = Some(Instant::now() + self.usage_interval);
+        }
+        Ok(())
+    }
+
+    /// Writes what was recorded, and says behind which batch answers are to leave; `None` if they may leave now.
+    pub(super) fn flush(&mut self) -> Option<u64> {
+        let journal = self.journal.as_mut()?;
+        let number = match journal.flush() {
+            Ok(number) => number,
+            Err(error) => {
+                if !self.was_failing {
+                    tracing::error!(%error, "the journal cannot be written: requests are not answered until it can");
+                }
+                self.was_failing = true;
+                journal.unwritten()
+            }
+        };
+        let is_durable = journal.is_durable(number);
+        if is_durable && std::mem::take(&mut self.was_failing) {
+            tracing::info!("the journal can be written again");
+        }
+        (!is_durable).then_some(number)
+    }
+
+    /// Whether what was recorded by a batch is durable.
+    pub(super) fn is_durable(&self, number: u64) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.is_durable(number))
+    }
+
+    /// Whether no further change may be made now.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.journal.as_ref().is_some_and(Journal::is_blocked)
+    }
+
+    /// How the journal is.
+    pub(super) fn status(&self) -> Option<StoreStatus> {
+        let journal = self.journal.as_ref()?;
+        Some(StoreStatus { durability: journal.durability(), journal: journal.status() })
+    }
+
+    /// Writes the usage counters of some sessions to the journal, when it is time.
+    pub(super) fn turn(&mut self, upf: &mut Upf, now: Instant) {
+        if self.usage_at.is_some_and(|at| at <= now) {
+            self.usage_at = Some(now + self.usage_interval);
+            self.usage_from = self.usage_from.or(Some(0));
+        }
+        if let Some(from) = self.usage_from {
+            self.usage_from = upf.record_usage(from, SESSIONS_A_TURN);
+        }
+    }
+
+    /// Whether [`NodeStore::turn`] has more to do.
+    pub(super) fn has_more(&self) -> bool {
+        self.usage_from.is_some()
+    }
+
+    /// The node stops in good order: all that is to be known is brought to the disk, so that it outlives the machine too.
+    pub(super) fn finish(&mut self, upf: &mut Upf) {
+        let Some(journal) = &mut self.journal else { return };
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = upf.record_usage(at, SESSIONS_A_TURN);
+        }
+        match journal.finish() {
+            Ok(()) => tracing::info!(sessions = upf.len(), "sessions are kept for the next start"),
+            Err(error) => tracing::error!(%error, "the journal could not be brought to the disk"),
+        }
+    }
+}
+
+/// What was recorded last of the usage counters.
+fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, StoreFault> {
+    let mut counted = HashMap::new();
+    recovery.read(Kind::Usage, |slot, record| {
+        let slot = u32::try_from(slot).ok().zip(recorded_volume(record));
+        counted.extend(slot.map(|(slot, volume)| (UsageSlot(slot), volume)));
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(counted)
+}
+
+/// The memory of the usage counters of a store, and whether there is any of before.
+fn usage_memory(folder: &Path, store: u64) -> Result<(File, bool), StoreFault> {
+    let path: PathBuf = folder.join(format!("usage-{store:016x}"));
+    let failed = |source| StoreFault::Memory { path: path.display().to_string(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let file =
+        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+    let is_of_before = file.metadata().map_err(failed)?.len() > 0;
+    Ok((file, is_of_before))
+}
+
+/// Names this boot of the machine.
+fn boot() -> u64 {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
+fn millis(at: SystemTime) -> u64 {
+    u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn time_of(record: &[u8]) -> Option<SystemTime> {
+    let millis = u64::from_le_bytes(record.try_into().ok()?);
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis))
+}

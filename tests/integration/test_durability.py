@@ -1,0 +1,105 @@
+"""Sessions, usage and associations after the node was killed, stopped, or could not write."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Attach
+from rig.net import UE_IPV4, UE_IPV6, Topology, wait_until
+from rig.node import Node
+from test_traffic import ping
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool")
+
+BOTH = pytest.mark.parametrize("durability", ["process", "disk"])
+
+
+def sessions(node: Node) -> object:
+    """How many the node has."""
+    status = node.ask("status")
+    return status and status["sessions"]
+
+
+def start(node: Node, how: int, durability: str) -> None:
+    """End the node in some way, and start it with what it left."""
+    node.stop(how)
+    node.durability = durability
+    node.start()
+
+
+@BOTH
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_sessions_go_on_after_the_process_ended(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str, how: int
+) -> None:
+    """The same UEs ping on, nobody has attached again, and all is charged at the end, to the byte.
+
+    Conformance: TS 23.527 4.2 | A node that has its sessions after a restart keeps its Recovery Time Stamp
+    """
+    out = tmp_path / "count.json"
+    counting = net.dn.start(sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(out))
+    wait_until(out.with_suffix(".ready").exists, "the counter starts")
+    node = Node(binary, net.upf, tmp_path, durability=durability).start()
+    sim = attach("--ues 20 --tuns 2 --threshold 500")
+    for _ in range(3):
+        for ue in ("ue0", "ue1"):
+            wait_until(lambda ue=ue: ping(net, ue, "10.100.6.2"), "the UE pings")
+        start(node, how, durability)
+        assert sessions(node) == 20, node.log.read_text()
+    for ue in ("ue0", "ue1"):
+        wait_until(lambda ue=ue: ping(net, ue, "10.100.6.2"), "the UE pings")
+    report = sim.stop()
+    assert sessions(node) == 0
+    counting.send_signal(signal.SIGTERM)
+    counting.wait(timeout=60)
+    counted = json.loads(out.read_text())
+    ues = report["ue"]
+    assert isinstance(ues, list)
+    assert len(ues) == 20
+    for ue in ues:
+        for name, value in counted["ues"].get(ue["ipv4"], {}).items():
+            assert ue["usage"][name] == value, f"{ue['ipv4']}: {name}"
+    said = sim.log.read_text()
+    assert "restart" not in said, said
+    node.stop()
+    start(node, signal.SIGKILL, durability)
+    assert sessions(node) == 0, "what was deleted does not come back"
+
+
+@BOTH
+def test_what_passed_while_it_was_killed_is_charged(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str
+) -> None:
+    """Under traffic, at any moment: whatever reached the data network is charged, and little beside it.
+
+    A packet is counted before it is sent: what the kernel had not taken yet is charged, a batch at a time.
+    """
+    out = tmp_path / "count.json"
+    counting = net.dn.start(sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(out))
+    wait_until(out.with_suffix(".ready").exists, "the counter starts")
+    node = Node(binary, net.upf, tmp_path, durability=durability).start()
+    traffic = "pps=2000,bytes=300,seconds=12,to=10.100.6.2:7"
+    sim = attach(f"--ues 100 --threshold 3000 --traffic {traffic}")
+    kills = 0
+    while "traffic done" not in sim.log.read_text():
+        time.sleep(0.7 + 0.31 * (kills % 3))
+        start(node, signal.SIGKILL, durability)
+        kills += 1
+    assert kills > 3
+    assert sessions(node) == 100, node.log.read_text()
+    report = sim.stop()
+    counting.send_signal(signal.SIGTERM)
+    counting.wait(timeout=60)
+    counted = json.loads(out.read_text())
+    ues = report["ue"]
+    assert isinstance(ues, list)
+    seen = {ue["ipv4"]: counted["ues"].get(ue["ipv4"], {}).get("uplink_bytes", 0) for ue in ues}
+    charged = {ue["ipv4"]: ue["usage"]["uplink_bytes"] for ue in ues}
+    assert all(charged[ue] >= seen[ue] for ue in seen), (charged, seen)
+    assert sum(seen.values()) > 1_000_000
+    assert sum(charged.values()) - sum(seen.values()) <= kills * 64 * 300
