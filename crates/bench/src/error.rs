@@ -3,6 +3,9 @@
 /// A measurement failed. What only leaves a case out is no error but listed in [`crate::Report::skipped`].
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
+    /// The store of sessions cannot be used.
+    #[error(transparent)]
+    Store(#[from] kaido_store::StoreError),
     /// Asked to stop.
     #[error("interrupted")]
     Interrupted,

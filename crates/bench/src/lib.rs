@@ -66,9 +66,12 @@ pub mod traffic;
 pub mod trailer;
 mod workers;
 
-pub use control::{ControlPlan, ControlReport, MemoryResult, PhaseResult, TrafficResult, measure_control};
+pub use control::{
+    ControlPlan, ControlReport, MemoryResult, PhaseResult, StoreResult, TrafficResult, measure_control,
+};
 pub use error::BenchError;
 pub use frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
+pub use kaido_store::Durability;
 pub use kernel::KernelResult;
 pub use lru::{HeldCount, LruMap, LruReport, measure_lru};
 pub use machine::{HugePages, Machine, Pmu};

@@ -7,20 +7,27 @@
 //! ```
 
 mod client;
+mod restart;
 mod server;
 mod traffic;
 mod wire;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use kaido_engine::FramePool;
+use kaido_n4::Volume;
+use kaido_store::Durability;
 use kaido_upf::control::Upf;
 use kaido_upf::node::Node;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 use self::client::Client;
+use self::restart::StoreFolder;
+pub use self::restart::StoreResult;
+use self::restart::durability_name;
 use self::server::Server;
 use self::traffic::{BURST, Traffic};
 use self::wire::Request;
@@ -39,7 +46,7 @@ const SESSIONS_MAX: u32 = (1 << 24) - 2 - FORWARDED;
 const TELLING_SESSIONS: u32 = 400_000;
 
 /// What to measure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ControlPlan {
     /// Sessions set up, changed, and deleted.
     pub sessions: u32,
@@ -47,11 +54,13 @@ pub struct ControlPlan {
     pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
+    /// What the sessions are to survive, and where the store is; nothing without.
+    pub store: Option<(Durability, PathBuf)>,
 }
 
 impl Default for ControlPlan {
     fn default() -> Self {
-        Self { sessions: 500_000, shape: Shape::Plain, window: 64 }
+        Self { sessions: 500_000, shape: Shape::Plain, window: 64, store: None }
     }
 }
 
@@ -102,6 +111,8 @@ pub struct ControlReport {
     pub phases: Vec<PhaseResult>,
     /// What the sessions take with PFCP around them.
     pub memory: MemoryResult,
+    /// What the store took, where there is one.
+    pub store: Option<StoreResult>,
     /// Packets forwarded meanwhile.
     pub traffic: TrafficResult,
 }
@@ -157,25 +168,41 @@ pub fn measure_control(
     let sessions = plan.sessions.min(SESSIONS_MAX);
     let all = sessions + FORWARDED;
     let pool = FramePool::leak(4 * BURST)?;
-    let (node, events) = Node::new(crate::node::settings(Family::V4, plan.shape, all))?;
-    let upf = Upf::new(node.clone(), events, Vec::new())?;
+    let settings = crate::node::settings(Family::V4, plan.shape, all);
+    let folder = plan.store.as_ref().map(|(durability, at)| StoreFolder::new(at, *durability)).transpose()?;
+    let (node, events) = match &folder {
+        Some(folder) => Node::over(settings.clone(), folder.memory()?)?,
+        None => Node::new(settings.clone())?,
+    };
+    let mut upf = Upf::new(node.clone(), events, Vec::new())?;
+    upf.restore().claim_counters(|_| Volume::default())?;
     let cpus = two_cpus();
-    let server = Server::start(upf, cpus.map(|[first, _]| first))?;
+    let opened = folder.as_ref().map(StoreFolder::open).transpose()?;
+    let server = Server::start(upf, cpus.map(|[first, _]| first), opened)?;
     let pinned = PinnedThread::to(cpus.map(|[_, second]| second));
     let mut client = Client::new(server.address, plan.shape, all, plan.window)?;
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
     let traffic = Traffic::start(&node, pool, (plan.shape, FORWARDED), cpus.map(|[_, second]| second))?;
     let (mut phases, mut memory) = (Vec::new(), MemoryResult::new(sessions, plan.shape, 0));
+    let mut store = None;
     for request in [Request::Establish, Request::Modify, Request::Delete] {
         progress(&format!("{request:?}: {sessions} sessions"));
         let before = resident();
         let (cpu_ns, packets) = (server.cpu_ns(), traffic.packets());
+        let octets = server.store_octets();
         let run = client.run(request, [FORWARDED, all], stop)?;
+        let cpu_us = (server.cpu_ns() - cpu_ns) as f64 / 1e3 / f64::from(sessions);
         if request == Request::Establish {
             memory = MemoryResult::new(sessions, plan.shape, resident().saturating_sub(before));
+            if let (Some(folder), Some((durability, _))) = (&folder, &plan.store) {
+                let octets_per_session = (server.store_octets() - octets) as f64 / f64::from(sessions);
+                progress("starting from the store");
+                let (restart_seconds, restarted) = folder.restart(settings.clone(), || server.is_folded())?;
+                let durability = durability_name(*durability);
+                store = Some(StoreResult { durability, octets_per_session, restart_seconds, restarted });
+            }
         }
-        let cpu_us = (server.cpu_ns() - cpu_ns) as f64 / 1e3 / f64::from(sessions);
         phases.push(PhaseResult {
             request: match request {
                 Request::Establish => "establishment",
@@ -205,6 +232,7 @@ pub fn measure_control(
         cpus,
         phases,
         memory,
+        store,
         traffic: TrafficResult { sessions: FORWARDED, packets, lost: 0 },
     })
 }
@@ -293,6 +321,13 @@ impl fmt::Display for ControlReport {
             )?;
         }
         writeln!(f, "{}", self.memory)?;
+        if let Some(store) = &self.store {
+            writeln!(
+                f,
+                "store ({}): {:.0} octets written for an establishment; {} sessions forwarded again after {:.2} s of a core",
+                store.durability, store.octets_per_session, store.restarted, store.restart_seconds
+            )?;
+        }
         let TrafficResult { sessions, packets, lost } = self.traffic;
         writeln!(f, "forwarded meanwhile, for {sessions} other sessions: {packets} packets, {lost} lost")?;
         let Machine { cpu, cores, kernel, load_average: [first, last], .. } = &self.machine;
@@ -327,14 +362,28 @@ mod tests {
     #[test]
     fn every_request_is_answered_and_no_packet_lost() {
         for shape in Shape::ALL {
-            let plan = ControlPlan { sessions: 500, shape, window: 16 };
-            let report = measure_control(&plan, &AtomicBool::new(false), &|_| ())
-                .unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+            let report = measured(&ControlPlan { sessions: 500, shape, window: 16, store: None });
             assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [500; 3]);
             assert!(report.traffic.packets > 0);
             assert_eq!((report.memory.sessions, report.memory.goal), (500, None));
             let text = report.to_string();
             assert!(text.contains("establishment") && text.contains(&format!("shape {}", shape.name())));
         }
+    }
+
+    #[test]
+    fn all_sessions_are_there_again_after_a_start_from_the_store() {
+        for durability in [Durability::Process, Durability::Disk] {
+            let store = Some((durability, std::env::temp_dir()));
+            let report = measured(&ControlPlan { sessions: 500, shape: Shape::Mixed, window: 16, store });
+            let store = report.store.unwrap();
+            assert_eq!(store.restarted, 500 + FORWARDED as usize);
+            assert!(store.octets_per_session > 100.0 && report.to_string().contains("forwarded again"));
+        }
+    }
+
+    fn measured(plan: &ControlPlan) -> ControlReport {
+        measure_control(plan, &AtomicBool::new(false), &|_| ())
+            .unwrap_or_else(|error| panic!("{:?}: {error}", plan.shape))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use kaido_bench::platforms::{NetworkFunction, PlatformsPlan};
-use kaido_bench::{ControlPlan, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
+use kaido_bench::{ControlPlan, Durability, FRAME_BYTES_MAX, GeneratorPlan, Plan, SESSIONS_MAX, Shape};
 use kaido_metrics::PushTarget;
 use kaido_sim::pfcp_address;
 
@@ -212,14 +212,33 @@ pub(super) struct ControlArgs {
     /// Requests under way at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: u32,
+    /// What the sessions are to survive, as `store.durability` of a node; also measures a start from the store
+    #[arg(long, value_enum, value_name = "MODE", default_value = "off")]
+    durability: DurabilityArg,
+    /// Where the store is made, and removed in the end
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    store: PathBuf,
     /// Write the report as JSON; `-` is standard output, and the table then goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DurabilityArg {
+    Off,
+    Process,
+    Disk,
+}
+
 impl ControlArgs {
     pub(super) fn plan(&self) -> ControlPlan {
-        ControlPlan { sessions: self.sessions, shape: self.shape, window: self.window }
+        let durability = match self.durability {
+            DurabilityArg::Off => None,
+            DurabilityArg::Process => Some(Durability::Process),
+            DurabilityArg::Disk => Some(Durability::Disk),
+        };
+        let store = durability.map(|durability| (durability, self.store.clone()));
+        ControlPlan { sessions: self.sessions, shape: self.shape, window: self.window, store }
     }
 }
 
