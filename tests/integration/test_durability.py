@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Attach
-from rig.net import UE_IPV4, UE_IPV6, Topology, wait_until
+from rig.net import UE_IPV4, UE_IPV6, Topology, run, wait_until
 from rig.node import Node
 from test_traffic import ping
 
@@ -103,3 +103,70 @@ def test_what_passed_while_it_was_killed_is_charged(
     assert all(charged[ue] >= seen[ue] for ue in seen), (charged, seen)
     assert sum(seen.values()) > 1_000_000
     assert sum(charged.values()) - sum(seen.values()) <= kills * 64 * 300
+
+
+def test_sessions_of_the_kernel_datapath_go_on(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """As with workers; what the kernel counted is charged as it was last recorded, here a second ago."""
+    node = Node(binary, net.upf, tmp_path, durability="process", datapath="xdp", store="usage_interval_s = 1")
+    node.start()
+    sim = attach("--ues 5 --tuns 1")
+    for _ in range(2):
+        wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+        time.sleep(2.5)
+        start(node, signal.SIGKILL, "process")
+        assert sessions(node) == 5, node.log.read_text()
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+    report = sim.stop()
+    ues = report["ue"]
+    assert isinstance(ues, list)
+    first = ues[0]["usage"]
+    assert first["uplink_packets"] >= 3
+    assert first["uplink_packets"] == first["downlink_packets"]
+
+
+@BOTH
+def test_a_full_disk_loses_nothing_that_was_answered(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str
+) -> None:
+    """What is to be told waits until there is room; meanwhile packets go on, and heartbeats are answered."""
+    store = tmp_path / "store"
+    store.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(store))
+    try:
+        node = Node(binary, net.upf, tmp_path, durability=durability).start()
+        sim = attach("--ues 50 --tuns 1 --threshold 500")
+        filler = store / "filler"
+        with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        # Each has a threshold reached, whose report changes what is to be known.
+        wait_until(lambda: ping(net, "ue0", "10.100.6.2") and failing(node), "the journal cannot be written")
+        assert ping(net, "ue0", "10.100.6.2")
+        # Longer than the control plane waits for a heartbeat.
+        time.sleep(5)
+        assert sessions(node) == 50
+        filler.unlink()
+        wait_until(lambda: not failing(node), "the journal is written again")
+        start(node, signal.SIGKILL, durability)
+        assert sessions(node) == 50
+        wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+        report = sim.stop()
+        ues = report["ue"]
+        assert isinstance(ues, list)
+        usage = ues[0]["usage"]
+        assert usage["uplink_packets"] == usage["downlink_packets"] >= 3
+        assert sessions(node) == 0
+        said = node.log.read_text()
+        assert said.count("the journal cannot be written") == 1, said
+        node.stop()
+    finally:
+        run("umount", "-l", str(store))
+
+
+def failing(node: Node) -> bool:
+    """Whether the node cannot write its journal."""
+    status = node.ask("status")
+    store = status and status["store"]
+    return isinstance(store, dict) and bool(store["failing"])
