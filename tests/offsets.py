@@ -38,6 +38,7 @@ OTHERS = {
     "crates/engine/src/port/pcap/": "capture files",
     "crates/ndn/src/balance/handoff_header.rs": "the hand-off header, which has no other home",
     "crates/ndn/src/tier/": "the disk tier's own format",
+    "crates/store/": "journal and snapshot on disk",
     "crates/sim/src/link.rs": "the type of a PFCP message",
     "crates/upf/src/apps/quic.rs": "nonces and blocks of a cipher",
     "crates/xdp/src/port/abi.rs": "structs that programs in the kernel read",

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::journal::Durability;
+use crate::place::Durability;
 use crate::segment::Segment;
 use crate::snapshot::Snapshot;
 use crate::sync::Progress;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use crate::change::Recorder;
 use crate::error::StoreError;
 use crate::fold::Folder;
-use crate::recovery::bring_to_disk;
+use crate::mark::bring_to_disk;
+use crate::place::{Durability, Place};
 use crate::segment::{HEADER, SegmentHeader, batch_header, path_of};
 use crate::sync::{Progress, Syncer};
 
@@ -17,23 +18,6 @@ use crate::sync::{Progress, Syncer};
 pub(crate) const SEGMENT_MAX: u64 = 64 << 20;
 /// Octets of changes that wait for a journal that cannot be written, before [`Journal::is_blocked`].
 const UNWRITTEN_MAX: usize = 16 << 20;
-
-/// What a change that was acknowledged survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// The end of the process: its files are in the kernel's memory.
-    Process,
-    /// The end of the machine: its files are on the disk.
-    Disk,
-}
-
-/// A store's identity and place.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) folder: PathBuf,
-    pub(crate) store: u64,
-    pub(crate) durability: Durability,
-}
 
 /// A batch that is written, and not yet known to be durable.
 #[derive(Debug)]

@@ -19,6 +19,10 @@ mod fold;
 #[cfg(feature = "disk")]
 mod journal;
 #[cfg(feature = "disk")]
+mod mark;
+#[cfg(feature = "disk")]
+mod place;
+#[cfg(feature = "disk")]
 mod recovery;
 #[cfg(feature = "disk")]
 mod segment;
@@ -26,11 +30,15 @@ mod segment;
 mod snapshot;
 #[cfg(feature = "disk")]
 mod sync;
+#[cfg(feature = "disk")]
+mod tail;
 
 pub use change::{Change, Kind, Malformed, Recorder, changes};
 #[cfg(feature = "disk")]
 pub use error::StoreError;
 #[cfg(feature = "disk")]
-pub use journal::{Durability, Journal, JournalStatus};
+pub use journal::{Journal, JournalStatus};
+#[cfg(feature = "disk")]
+pub use place::Durability;
 #[cfg(feature = "disk")]
 pub use recovery::{Discarded, Recovery, StoreConfig, open};

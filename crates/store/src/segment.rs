@@ -11,9 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
+use crate::place::FORMAT;
 
-/// The format of journal and snapshot.
-pub(crate) const FORMAT: u32 = 1;
 /// Octets of a segment's header.
 pub(crate) const HEADER: usize = 64;
 /// Octets before the changes of a batch.

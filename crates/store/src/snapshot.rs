@@ -10,8 +10,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Statement, Transaction,
 
 use crate::change::{Kind, changes};
 use crate::error::StoreError;
-use crate::journal::Durability;
-use crate::segment::{FORMAT, Segment};
+use crate::place::{Durability, FORMAT};
+use crate::segment::Segment;
 
 /// `KAID`, by which `file` and SQLite know whose database it is.
 const APPLICATION_ID: i32 = 0x4b41_4944;
