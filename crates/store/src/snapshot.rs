@@ -247,15 +247,18 @@ impl Snapshot {
         mut each: impl FnMut(Row) -> Result<(), E>,
     ) -> Result<(), E> {
         let failed = |source| StoreError::Snapshot { path: self.path.clone(), source };
-        let query = "SELECT key, value, sum FROM state WHERE kind = ?1 ORDER BY key";
-        let mut statement = self.connection.prepare(query).map_err(failed)?;
-        let mut rows = statement.query([kind]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let read = || {
-                let key = row.get::<_, i64>(0)?.cast_unsigned();
-                Ok(Row { kind, key, value: row.get(1)?, sum: row.get(2)? })
-            };
-            each(read().map_err(failed)?)?;
+        // SQLite's numbers have a sign: those from 2^63 on are below zero there.
+        for half in ["key >= 0", "key < 0"] {
+            let query = format!("SELECT key, value, sum FROM state WHERE kind = ?1 AND {half} ORDER BY key");
+            let mut statement = self.connection.prepare(&query).map_err(failed)?;
+            let mut rows = statement.query([kind]).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                let read = || {
+                    let key = row.get::<_, i64>(0)?.cast_unsigned();
+                    Ok(Row { kind, key, value: row.get(1)?, sum: row.get(2)? })
+                };
+                each(read().map_err(failed)?)?;
+            }
         }
         Ok(())
     }

@@ -123,6 +123,21 @@ fn what_was_flushed_is_there_again() {
     }
 }
 
+#[test]
+fn numbers_with_their_highest_bit_are_in_order() {
+    let folder = Folder::new();
+    let (mut journal, _, _heard) = begin(&folder, Durability::Disk);
+    let keys = [0, 1, u64::MAX >> 1, 1 << 63, u64::MAX];
+    keys.into_iter().for_each(|key| put(&journal, Kind::Answer, key, &key.to_le_bytes()));
+    journal.flush().unwrap();
+    drop(journal);
+    for _ in 0..2 {
+        let (journal, found, _) = begin(&folder, Durability::Disk);
+        assert_eq!(found.keys().map(|&(_, key)| key).collect::<Vec<_>>(), keys);
+        wait_until_folded(&journal);
+    }
+}
+
 fn wait_until_folded(journal: &Journal) {
     let began = Instant::now();
     while journal.status().segments > 0 {
