@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::place::Durability;
-use crate::segment::Segment;
+use crate::segment::{Segment, number_of};
 use crate::snapshot::Snapshot;
 use crate::sync::Progress;
 
@@ -138,9 +138,8 @@ impl Work {
     }
 
     fn fold(&mut self, path: &Path) -> Result<(), StoreError> {
-        if let Some(segment) = Segment::read(path)? {
-            self.snapshot.fold(&segment)?;
-        }
+        let store = self.snapshot.identity()?.store;
+        self.snapshot.fold(&Segment::read(path, number_of(path).unwrap_or(0), Some(store))?)?;
         fs::remove_file(path).map_err(StoreError::file(path, "remove a segment of the journal"))
     }
 }

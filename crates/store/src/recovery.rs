@@ -11,7 +11,7 @@ use crate::journal::Journal;
 use crate::mark::Mark;
 use crate::place::{Durability, Place, SNAPSHOT, lock};
 use crate::segment::{Segment, list};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Identity, Snapshot};
 use crate::sync::Syncer;
 use crate::tail::Tail;
 
@@ -78,7 +78,7 @@ pub fn open(config: StoreConfig) -> Result<(Journal, Recovery), StoreError> {
         }
     };
     Mark::of(*durability, *boot).replace(mark, folder, &snapshot, &segments)?;
-    let (store, folded) = (snapshot.store()?, snapshot.folded()?);
+    let Identity { store, folded } = snapshot.identity()?;
     let read = Tail::read(&segments, store, folded)?;
     if read.cut > 0 {
         read.cut_off()?;
@@ -155,12 +155,13 @@ impl Found {
         let path = folder.join(SNAPSHOT);
         let snapshot = path.exists().then(|| Snapshot::open(&path, durability)).transpose()?;
         let mut segments = Vec::new();
-        for (_, path) in list(folder)? {
-            match Segment::read(&path)? {
-                Some(segment) => segments.push(segment),
-                // Its header was never whole, so no batch of it was acknowledged.
-                None => fs::remove_file(&path).map_err(StoreError::file(&path, "remove an empty segment"))?,
+        let store = snapshot.as_ref().map(Snapshot::identity).transpose()?.map(|identity| identity.store);
+        for (number, path) in list(folder)? {
+            let segment = Segment::read(&path, number, store)?;
+            if !segment.is_header_whole {
+                tracing::warn!(segment = %path.display(), "its header is not whole: its batches are read by their own numbers");
             }
+            segments.push(segment);
         }
         Ok(Self { snapshot, segments })
     }

@@ -115,7 +115,10 @@ impl<'s> Batch<'s> {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
+    /// As it is, or would be of these batches.
     pub(crate) header: SegmentHeader,
+    /// Its header is as it was written.
+    pub(crate) is_header_whole: bool,
     octets: Vec<u8>,
 }
 
@@ -133,20 +136,27 @@ pub(crate) struct End {
 }
 
 impl Segment {
-    /// Reads a segment; `None` of a file whose header was not written whole: nothing in it was acknowledged.
+    /// Reads a segment of a store. What is behind a header that is not whole may have been acknowledged, if that went wrong
+    /// later: each batch tells its number itself.
     ///
     /// # Errors
     /// When the file cannot be read, or is of another format.
-    pub(crate) fn read(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn read(path: &Path, number: u64, store: Option<u64>) -> Result<Self, StoreError> {
         let octets = fs::read(path).map_err(StoreError::file(path, "read the journal"))?;
         let header = SegmentHeader::read(&octets, path)?;
-        Ok(header.map(|header| Self { path: path.to_owned(), header, octets }))
+        let is_header_whole = header.is_some();
+        let header = header.unwrap_or_else(|| {
+            let store = store.unwrap_or(0);
+            let first = octets.get(HEADER..).and_then(|octets| Batch::read(store, octets));
+            SegmentHeader { store, number, first_batch: first.map_or(0, |batch| batch.number) }
+        });
+        Ok(Self { path: path.to_owned(), header, is_header_whole, octets })
     }
 
     /// The batches in front, up to what is none, and how they end.
     pub(crate) fn batches(&self) -> (Vec<Batch<'_>>, End) {
         let mut batches = Vec::new();
-        let (mut at, mut next) = (HEADER, self.header.first_batch);
+        let (mut at, mut next) = (HEADER.min(self.octets.len()), self.header.first_batch);
         while let Some(batch) =
             Batch::read(self.header.store, &self.octets[at..]).filter(|batch| batch.number == next)
         {
@@ -175,20 +185,20 @@ pub(crate) fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("journal-{number:016x}"))
 }
 
+/// The number of a segment, by the name of its file.
+pub(crate) fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    u64::from_str_radix(name.strip_prefix("journal-")?, 16).ok()
+}
+
 /// The segments in a folder, by their numbers.
 ///
 /// # Errors
 /// When the folder cannot be read.
 pub(crate) fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let entries = fs::read_dir(folder).map_err(StoreError::file(folder, "list the journal"))?;
-    let mut found: Vec<_> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let number = u64::from_str_radix(name.to_str()?.strip_prefix("journal-")?, 16).ok()?;
-            Some((number, entry.path()))
-        })
-        .collect();
+    let mut found: Vec<_> =
+        entries.flatten().filter_map(|entry| Some((number_of(&entry.path())?, entry.path()))).collect();
     found.sort_unstable();
     Ok(found)
 }
@@ -208,7 +218,7 @@ mod tests {
     const HEAD: SegmentHeader = SegmentHeader { store: 9, number: 3, first_batch: 5 };
 
     fn segment(octets: Vec<u8>) -> Segment {
-        Segment { path: PathBuf::new(), header: HEAD, octets }
+        Segment { path: PathBuf::new(), header: HEAD, is_header_whole: true, octets }
     }
 
     /// Batches 5 to 7, the last of which knows that the fifth is durable.

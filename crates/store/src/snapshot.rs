@@ -1,7 +1,7 @@
 //! The snapshot: one SQLite database with the last value of everything, up to a batch.
 //!
 //! Each row has a checksum, and each kind the number of its rows and the sum of their checksums: a row that is changed,
-//! missing, or old is seen when all are read, which each start does.
+//! missing, or old is seen when all are read, which each start does. So have the numbers of the store and of the batch.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,20 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
     CREATE TABLE total (kind INTEGER PRIMARY KEY, entries INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
 ";
+
+/// Whose snapshot it is, and how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) store: u64,
+    /// The last batch whose changes are in it.
+    pub(crate) folded: u64,
+}
+
+impl Identity {
+    pub(crate) fn checksum(self) -> u64 {
+        crc32c::crc32c_append(crc32c::crc32c(&self.store.to_le_bytes()), &self.folded.to_le_bytes()).into()
+    }
+}
 
 /// The rows of a kind, and the sum of their checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,8 +103,7 @@ impl Snapshot {
             transaction.execute_batch(SCHEMA)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", FORMAT)?;
-            set(&transaction, "store", store)?;
-            set(&transaction, "folded", 0)?;
+            set(&transaction, Identity { store, folded: 0 })?;
             transaction.commit()
         })?;
         Ok(snapshot)
@@ -155,13 +168,17 @@ impl Snapshot {
         })
     }
 
-    pub(crate) fn store(&self) -> Result<u64, StoreError> {
-        self.number("store")
-    }
-
-    /// The last batch whose changes are in it.
-    pub(crate) fn folded(&self) -> Result<u64, StoreError> {
-        self.number("folded")
+    /// Which store it is of, and how far it is.
+    ///
+    /// # Errors
+    /// When that is not what was written.
+    pub(crate) fn identity(&self) -> Result<Identity, StoreError> {
+        let [store, folded, sum] = ["store", "folded", "sum"].map(|name| self.number(name));
+        let identity = Identity { store: store?, folded: folded? };
+        if sum? != identity.checksum() {
+            return Err(self.damaged("its `store` and `folded` have a wrong checksum".into()));
+        }
+        Ok(identity)
     }
 
     fn number(&self, name: &str) -> Result<u64, StoreError> {
@@ -177,7 +194,7 @@ impl Snapshot {
     /// # Errors
     /// When a batch is missing between, or the database cannot be written; then nothing has changed.
     pub(crate) fn fold(&mut self, segment: &Segment) -> Result<u64, StoreError> {
-        let folded = self.folded()?;
+        let Identity { folded, .. } = self.identity()?;
         let mut last_values: BTreeMap<(Kind, u64), Option<&[u8]>> = BTreeMap::new();
         let (batches, _) = segment.batches();
         let mut last = folded;
@@ -204,7 +221,8 @@ impl Snapshot {
         values: &BTreeMap<(Kind, u64), Option<&[u8]>>,
         folded: u64,
     ) -> Result<(), StoreError> {
-        let applied = apply(&self.connection, values, folded);
+        let identity = Identity { folded, ..self.identity()? };
+        let applied = apply(&self.connection, values, identity);
         applied.map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
     }
 
@@ -277,9 +295,13 @@ impl Snapshot {
     }
 }
 
-fn set(transaction: &Transaction<'_>, name: &str, value: u64) -> rusqlite::Result<()> {
-    let query = "INSERT OR REPLACE INTO store VALUES (?1, ?2)";
-    transaction.execute(query, params![name, value.cast_signed()]).map(drop)
+fn set(transaction: &Transaction<'_>, identity: Identity) -> rusqlite::Result<()> {
+    let Identity { store, folded } = identity;
+    for (name, value) in [("store", store), ("folded", folded), ("sum", identity.checksum())] {
+        let query = "INSERT OR REPLACE INTO store VALUES (?1, ?2)";
+        transaction.execute(query, params![name, value.cast_signed()])?;
+    }
+    Ok(())
 }
 
 fn total(connection: &Connection, kind: Kind) -> rusqlite::Result<Total> {
@@ -291,7 +313,7 @@ fn total(connection: &Connection, kind: Kind) -> rusqlite::Result<Total> {
 fn apply(
     connection: &Connection,
     values: &BTreeMap<(Kind, u64), Option<&[u8]>>,
-    folded: u64,
+    identity: Identity,
 ) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     {
@@ -323,7 +345,7 @@ fn apply(
             let query = "INSERT OR REPLACE INTO total VALUES (?1, ?2, ?3)";
             transaction.execute(query, params![kind as i64, entries, sum])?;
         }
-        set(&transaction, "folded", folded)?;
+        set(&transaction, identity)?;
     }
     transaction.commit()
 }

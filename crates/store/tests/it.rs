@@ -352,6 +352,30 @@ fn a_batch_in_the_middle_is_not_lost_unnoticed() {
 }
 
 #[test]
+fn a_header_that_was_changed_loses_nothing() {
+    let folder = Folder::new();
+    let states = written(&[vec![(2, 1, Some(1))], vec![(2, 2, Some(2))]], &folder, Durability::Disk);
+    let octets = fs::read(only_segment(&folder)).unwrap();
+    for at in 0..64 {
+        let other = folder.copy();
+        let mut changed = octets.clone();
+        changed[at] ^= 1;
+        fs::write(only_segment(&other), &changed).unwrap();
+        assert_eq!(opened(&other).unwrap(), states[2], "octet {at}");
+        let (journal, ..) = begin(&other, Durability::Disk);
+        wait_until_folded(&journal);
+        drop(journal);
+        assert_eq!(opened(&other).unwrap(), states[2], "folded, octet {at}");
+    }
+    // The first batch too: the second says that it was acknowledged.
+    let mut changed = octets;
+    (changed[3], changed[64 + 32 + 10]) = (0, 0xff);
+    let path = only_segment(&folder);
+    fs::write(&path, &changed).unwrap();
+    assert!(is_refusal_by_name(&opened(&folder).unwrap_err(), &path));
+}
+
+#[test]
 fn a_snapshot_or_a_segment_that_is_missing_is_noticed() {
     let folder = Folder::new();
     written(&[vec![(2, 1, Some(1))]], &folder, Durability::Disk);
