@@ -47,6 +47,20 @@ pub enum StoreError {
         /// What is known here.
         known: u32,
     },
+    /// There is nothing to look at.
+    #[error("{0}: there is no store; --folder names where it is")]
+    NoStore(PathBuf),
+    /// Something is where a store is to be made.
+    #[error("{0}: there is a store already; import into an empty folder, or move that one away")]
+    NotEmpty(PathBuf),
+    /// Its changes were never promised to outlive the machine's last start.
+    #[error(
+        "{0}: it was not brought to the disk before the machine started anew: a node does not trust it, and begins anew"
+    )]
+    OtherBoot(PathBuf),
+    /// The export cannot be written.
+    #[error("the export cannot be written: {0}")]
+    Output(io::Error),
     /// A line that `kaido store export` did not write.
     #[error("line {line}: {what}")]
     Import {

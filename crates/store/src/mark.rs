@@ -15,10 +15,19 @@ pub(crate) enum Mark {
     Disk,
     /// It is not, so the next boot may find some of it.
     Boot(u64),
+    /// A repair is not done: what is in the folder is part of the old and part of the new.
+    Repair(u64),
+}
+
+/// Names this boot of the machine.
+pub fn boot() -> u64 {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
 impl Mark {
-    const FILE: &str = "mark";
+    pub(crate) const FILE: &str = "mark";
 
     pub(crate) fn of(durability: Durability, boot: u64) -> Self {
         match durability {
@@ -33,14 +42,26 @@ impl Mark {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(StoreError::file(&path, "read"))?,
         };
-        let boot = text.trim_end().strip_prefix("boot ").and_then(|boot| u64::from_str_radix(boot, 16).ok());
-        match boot {
-            Some(boot) => Ok(Some(Self::Boot(boot))),
-            None if text.trim_end() == "disk" => Ok(Some(Self::Disk)),
-            None => {
+        let number = |word: &str| u64::from_str_radix(text.trim_end().strip_prefix(word)?, 16).ok();
+        match (number("boot "), number("repair ")) {
+            (Some(boot), _) => Ok(Some(Self::Boot(boot))),
+            (_, Some(number)) => Ok(Some(Self::Repair(number))),
+            _ if text.trim_end() == "disk" => Ok(Some(Self::Disk)),
+            _ => {
                 let what = "it says neither `disk` nor which boot of the machine wrote the store".to_owned();
                 Err(StoreError::Damaged { path, what })
             }
+        }
+    }
+
+    /// Refuses a store that is half repaired.
+    pub(crate) fn whole(self, folder: &Path) -> Result<Self, StoreError> {
+        match self {
+            Self::Repair(_) => {
+                let what = "a repair was interrupted, which `kaido store repair` finishes".to_owned();
+                Err(StoreError::Damaged { path: folder.join(Self::FILE), what })
+            }
+            mark => Ok(mark),
         }
     }
 
@@ -65,10 +86,11 @@ impl Mark {
         self.write(folder)
     }
 
-    fn write(self, folder: &Path) -> Result<(), StoreError> {
+    pub(crate) fn write(self, folder: &Path) -> Result<(), StoreError> {
         let text = match self {
             Self::Disk => "disk\n".to_owned(),
             Self::Boot(boot) => format!("boot {boot:016x}\n"),
+            Self::Repair(number) => format!("repair {number:x}\n"),
         };
         let (path, new) = (folder.join(Self::FILE), folder.join("mark.new"));
         let write = || {

@@ -1,6 +1,5 @@
 //! Opening a store: what was kept, and where the journal goes on.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use crate::place::{Durability, Place, SNAPSHOT, lock};
 use crate::segment::{Segment, list};
 use crate::snapshot::{Identity, Snapshot};
 use crate::sync::Syncer;
-use crate::tail::Tail;
+use crate::tail::{Changes, Tail, read_over};
 
 /// Where a store is, and what it is to survive.
 #[derive(Clone, Debug)]
@@ -38,7 +37,7 @@ pub enum Discarded {
 pub struct Recovery {
     snapshot: Snapshot,
     /// What segments have beyond the snapshot.
-    tail: BTreeMap<(Kind, u64), Option<Box<[u8]>>>,
+    tail: Changes,
     /// Segments to be folded.
     segments: Vec<PathBuf>,
     /// Octets at the end of the journal that were not written whole, and were cut.
@@ -60,7 +59,7 @@ pub fn open(config: StoreConfig) -> Result<(Journal, Recovery), StoreError> {
     let StoreConfig { folder, durability, boot } = &config;
     fs::create_dir_all(folder).map_err(StoreError::file(folder, "make the folder of the store"))?;
     let lock = lock(folder)?;
-    let mark = Mark::read(folder)?;
+    let mark = Mark::read(folder)?.map(|mark| mark.whole(folder)).transpose()?;
     let discarded = mark.filter(|mark| mark.is_of_other_boot(*boot)).map(|_| Discarded::OtherBoot);
     if discarded.is_some() {
         discard(folder)?;
@@ -69,11 +68,12 @@ pub fn open(config: StoreConfig) -> Result<(Journal, Recovery), StoreError> {
     let Found { snapshot, segments } = found;
     let (snapshot, segments) = match snapshot {
         Some(snapshot) => (snapshot, segments),
-        None if segments.is_empty() => {
+        // A mark is written behind the first snapshot.
+        None if segments.is_empty() && (mark.is_none() || discarded.is_some()) => {
             (Snapshot::create(&folder.join(SNAPSHOT), new_number(folder)?, *durability)?, segments)
         }
         None => {
-            let what = "the snapshot that its journal belongs to is missing".to_owned();
+            let what = "the snapshot is missing".to_owned();
             return Err(StoreError::Damaged { path: folder.join(SNAPSHOT), what });
         }
     };
@@ -99,20 +99,9 @@ impl Recovery {
     pub fn read<E: From<StoreError>>(
         &self,
         kind: Kind,
-        mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+        each: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut newer = self.tail.range((kind, 0)..=(kind, u64::MAX)).peekable();
-        let mut put = |key: u64, value: Option<&[u8]>| value.map_or(Ok(()), |value| each(key, value));
-        self.snapshot.read(kind, |key, value| {
-            while let Some((&(_, at), changed)) = newer.next_if(|&(&(_, at), _)| at <= key) {
-                put(at, changed.as_deref())?;
-                if at == key {
-                    return Ok(());
-                }
-            }
-            put(key, Some(value))
-        })?;
-        newer.try_for_each(|(&(_, at), changed)| put(at, changed.as_deref()))
+        read_over(&self.snapshot, &self.tail, kind, each)
     }
 
     /// Starts what works beside the control loop. `notify` is called whenever more is durable.

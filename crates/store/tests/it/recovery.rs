@@ -1,92 +1,16 @@
 //! A store that is written, ended in every way, and opened again.
 
-#![allow(clippy::unwrap_used)]
-
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
-use kaido_store::{Discarded, Durability, Journal, Kind, Recovery, StoreConfig, StoreError, open};
+use kaido_store::{Discarded, Durability, Kind, StoreConfig, StoreError, open};
 use proptest::prelude::*;
 
-/// A folder that is removed with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("kaido-store-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn config(&self, durability: Durability) -> StoreConfig {
-        StoreConfig { folder: self.0.clone(), durability, boot: 1 }
-    }
-
-    /// A folder with the same files, as a crash of the machine would leave them.
-    fn copy(&self) -> Self {
-        let other = Self::new();
-        for entry in fs::read_dir(&self.0).unwrap() {
-            let entry = entry.unwrap();
-            fs::copy(entry.path(), other.0.join(entry.file_name())).unwrap();
-        }
-        other
-    }
-
-    fn segments(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
-        let mut found: Vec<_> = entries
-            .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("journal-"))
-            .collect();
-        found.sort();
-        found
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-type Values = BTreeMap<(Kind, u64), Vec<u8>>;
-
-fn values(recovery: &Recovery) -> Result<Values, StoreError> {
-    let mut values = Values::new();
-    for kind in Kind::ALL {
-        recovery.read(kind, |key, value| {
-            assert!(values.insert((kind, key), value.to_vec()).is_none(), "once");
-            Ok::<_, StoreError>(())
-        })?;
-    }
-    Ok(values)
-}
-
-fn put(journal: &Journal, kind: Kind, key: u64, value: &[u8]) {
-    journal.recorder().put(kind, key, |octets| octets.extend_from_slice(value));
-}
-
-/// Opens a store, starts it, and says what was in it.
-fn begin(folder: &Folder, durability: Durability) -> (Journal, Values, Receiver<()>) {
-    let (mut journal, recovery) = open(folder.config(durability)).unwrap();
-    let found = values(&recovery).unwrap();
-    let (news, heard) = channel();
-    recovery
-        .start(&mut journal, move || {
-            let _ = news.send(());
-        })
-        .unwrap();
-    (journal, found, heard)
-}
-
-fn expected(entries: &[(Kind, u64, &[u8])]) -> Values {
-    entries.iter().map(|&(kind, key, value)| ((kind, key), value.to_vec())).collect()
-}
+use super::stores::{
+    Damage, Folder, Values, begin, expected, only_segment, opened, put, segments_of_two_starts, values,
+    wait_until_folded, written,
+};
 
 #[test]
 fn what_was_flushed_is_there_again() {
@@ -135,14 +59,6 @@ fn numbers_with_their_highest_bit_are_in_order() {
         let (journal, found, _) = begin(&folder, Durability::Disk);
         assert_eq!(found.keys().map(|&(_, key)| key).collect::<Vec<_>>(), keys);
         wait_until_folded(&journal);
-    }
-}
-
-fn wait_until_folded(journal: &Journal) {
-    let began = Instant::now();
-    while journal.status().segments > 0 {
-        assert!(began.elapsed() < Duration::from_secs(60));
-        std::thread::yield_now();
     }
 }
 
@@ -235,66 +151,6 @@ fn a_snapshot_that_was_changed_is_refused_by_name() {
     assert!(refused > 200, "{refused}");
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Damage {
-    Zeros,
-    Bit,
-    /// The block behind it.
-    Other,
-}
-
-impl Damage {
-    fn apply(self, octets: &mut [u8], block: usize) {
-        let end = (block + 4096).min(octets.len());
-        match self {
-            Self::Zeros => octets[block..end].fill(0),
-            Self::Bit => octets[usize::midpoint(block, end)] ^= 4,
-            Self::Other if end + 4096 <= octets.len() => octets.copy_within(end..end + 4096, block),
-            Self::Other => {}
-        }
-    }
-}
-
-/// Batches of a journal whose end may be anything, and what was there after each.
-fn written(batches: &[Vec<(u8, u64, Option<u8>)>], folder: &Folder, durability: Durability) -> Vec<Values> {
-    let (mut journal, mut now, heard) = begin(folder, durability);
-    let mut states = vec![now.clone()];
-    for batch in batches {
-        for &(kind, key, value) in batch {
-            let kind = Kind::ALL[usize::from(kind) % Kind::ALL.len()];
-            match value {
-                Some(value) => {
-                    let value = vec![value; usize::from(value) * 13];
-                    put(&journal, kind, key, &value);
-                    now.insert((kind, key), value);
-                }
-                None => {
-                    journal.recorder().remove(kind, key);
-                    now.remove(&(kind, key));
-                }
-            }
-        }
-        let number = journal.flush().unwrap();
-        while !journal.is_durable(number) {
-            heard.recv_timeout(Duration::from_secs(60)).unwrap();
-        }
-        states.push(now.clone());
-    }
-    states
-}
-
-/// The states that a store may open to, or the refusal.
-fn opened(folder: &Folder) -> Result<Values, StoreError> {
-    let (_, recovery) = open(folder.config(Durability::Disk))?;
-    values(&recovery)
-}
-
-fn only_segment(folder: &Folder) -> PathBuf {
-    let segments = folder.segments();
-    assert_eq!(segments.len(), 1);
-    segments[0].clone()
-}
-
 fn is_refusal_by_name(error: &StoreError, path: &Path) -> bool {
     matches!(error, StoreError::Damaged { path: at, .. } if at == path)
         && error.to_string().contains("kaido store")
@@ -382,6 +238,9 @@ fn a_snapshot_or_a_segment_that_is_missing_is_noticed() {
     let other = folder.copy();
     fs::remove_file(other.0.join("state.db")).unwrap();
     assert!(is_refusal_by_name(&opened(&other).unwrap_err(), &other.0.join("state.db")));
+    // Whatever is left of the journal.
+    fs::remove_file(only_segment(&other)).unwrap();
+    assert!(is_refusal_by_name(&opened(&other).unwrap_err(), &other.0.join("state.db")));
     // The first of two segments.
     written(&[vec![(2, 2, Some(1))]], &folder, Durability::Disk);
     let (journal, ..) = begin(&folder, Durability::Disk);
@@ -393,13 +252,4 @@ fn a_snapshot_or_a_segment_that_is_missing_is_noticed() {
     fs::remove_file(first).unwrap();
     let error = opened(&folder).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { .. }), "{error}");
-}
-
-/// Has a start end before it folds what it found, so that the next finds two segments.
-fn segments_of_two_starts(folder: &Folder) -> Vec<PathBuf> {
-    let before = folder.copy();
-    written(&[vec![(2, 6, Some(1))]], &before, Durability::Disk);
-    let second = before.segments().pop().unwrap();
-    fs::copy(&second, folder.0.join(second.file_name().unwrap())).unwrap();
-    folder.segments()
 }

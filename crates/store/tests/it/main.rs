@@ -1,0 +1,6 @@
+//! Stores that are written, damaged, opened, checked and repaired.
+
+#![allow(clippy::unwrap_used)]
+
+mod recovery;
+mod stores;
