@@ -32,12 +32,16 @@ mod snapshot;
 mod sync;
 #[cfg(feature = "disk")]
 mod tail;
+#[cfg(feature = "disk")]
+pub mod tools;
 
 pub use change::{Change, Kind, Malformed, Recorder, changes};
 #[cfg(feature = "disk")]
 pub use error::StoreError;
 #[cfg(feature = "disk")]
 pub use journal::{Journal, JournalStatus};
+#[cfg(feature = "disk")]
+pub use mark::boot;
 #[cfg(feature = "disk")]
 pub use place::Durability;
 #[cfg(feature = "disk")]

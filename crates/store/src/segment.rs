@@ -172,6 +172,18 @@ impl Segment {
             .unwrap_or(0);
         (batches, End { at, next, garbage, durable })
     }
+
+    /// All whole batches, those behind octets that are none too.
+    pub(crate) fn every_batch(&self) -> Vec<Batch<'_>> {
+        let (mut batches, End { at, next, garbage, .. }) = self.batches();
+        batches.extend(later_batches(self.header.store, &self.octets[at..at + garbage], next));
+        batches
+    }
+
+    /// The octets of its file.
+    pub(crate) fn len(&self) -> usize {
+        self.octets.len()
+    }
 }
 
 /// The whole batches anywhere in octets that have a number from `next` on.

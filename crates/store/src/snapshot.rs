@@ -4,8 +4,12 @@
 //! missing, or old is seen when all are read, which each start does. So have the numbers of the store and of the batch.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Statement, Transaction, params};
 
 use crate::change::{Kind, changes};
@@ -19,6 +23,13 @@ const APPLICATION_ID: i32 = 0x4b41_4944;
 const CHECKPOINT_PAGES: u32 = 4096;
 /// KiB of pages kept in memory.
 const CACHE_KIB: i32 = 16 << 10;
+
+/// Octets of a page.
+pub(crate) const PAGE: usize = 4096;
+/// The pages from which the tables of the schema go, in its order.
+pub(crate) const ROOT_OF_STORE: u32 = 2;
+pub(crate) const ROOT_OF_STATE: u32 = 3;
+pub(crate) const ROOT_OF_TOTAL: u32 = 4;
 
 const SCHEMA: &str = "
     CREATE TABLE store (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -97,6 +108,7 @@ impl Snapshot {
     pub(crate) fn create(path: &Path, store: u64, durability: Durability) -> Result<Self, StoreError> {
         let snapshot =
             Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        snapshot.try_sqlite(|connection| connection.pragma_update(None, "page_size", PAGE as i64))?;
         snapshot.prepare(durability)?;
         snapshot.try_sqlite(|connection| {
             let transaction = connection.unchecked_transaction()?;
@@ -114,31 +126,55 @@ impl Snapshot {
     /// # Errors
     /// When it cannot be read, is no snapshot, or of another format.
     pub(crate) fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
-        let snapshot = Self::open_to_read(path)?;
+        let snapshot = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        snapshot.verify()?;
         snapshot.prepare(durability)?;
         Ok(snapshot)
     }
 
-    /// Opens one to look at.
+    /// Opens one to look at. Nothing is written: its own log is read beside it.
     ///
     /// # Errors
     /// As [`Snapshot::open`].
-    pub(crate) fn open_to_read(path: &Path) -> Result<Self, StoreError> {
-        // Its own log may have to be applied, which writes.
-        let snapshot = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    pub(crate) fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::Snapshot { path: path.to_owned(), source };
+        let file = fs::metadata(path).map_err(StoreError::file(path, "read"))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // Of a database without pages SQLite removes the log.
+        let has_log = file.len() > 0 && fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0);
+        let connection = if has_log {
+            // An index of the log is in memory only where SQLite has the database for itself, for which it asks for a lock
+            // that a file opened for reading cannot have; the lock of the store stands for it.
+            let connection = Connection::open_with_flags_and_vfs(path, flags, "unix-none").map_err(failed)?;
+            connection
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+                .and_then(|_| connection.pragma_update(None, "locking_mode", "EXCLUSIVE"))
+                .map_err(failed)?;
+            connection
+        } else {
+            let address = address_of(path);
+            Connection::open_with_flags(address, flags | OpenFlags::SQLITE_OPEN_URI).map_err(failed)?
+        };
+        let snapshot = Self { connection, path: path.to_owned() };
+        snapshot.verify()?;
+        Ok(snapshot)
+    }
+
+    /// Says whether it is a snapshot of this format.
+    fn verify(&self) -> Result<(), StoreError> {
         let [application, format] = ["application_id", "user_version"].map(|name| {
-            snapshot.try_sqlite(|connection| {
+            self.try_sqlite(|connection| {
                 connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0))
             })
         });
         if application? != APPLICATION_ID {
-            return Err(snapshot.damaged("it is no snapshot of Kaido's".into()));
+            return Err(self.damaged("it is no snapshot of Kaido's".into()));
         }
         let found = u32::try_from(format?).unwrap_or(0);
         if found != FORMAT {
-            return Err(StoreError::Format { path: path.to_owned(), found, known: FORMAT });
+            return Err(StoreError::Format { path: self.path.clone(), found, known: FORMAT });
         }
-        Ok(snapshot)
+        Ok(())
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
@@ -281,6 +317,24 @@ impl Snapshot {
         Ok(())
     }
 
+    /// What SQLite finds wrong with its pages and their order, ten things at most.
+    pub(crate) fn structure(&self) -> Result<Vec<String>, StoreError> {
+        self.try_sqlite(|connection| {
+            let mut statement = connection.prepare("PRAGMA quick_check(10)")?;
+            let said = statement.query_map([], |row| row.get::<_, String>(0))?;
+            said.filter(|said| said.as_ref().map_or(true, |said| said != "ok")).collect()
+        })
+    }
+
+    /// Rows of no kind that is known.
+    pub(crate) fn unknown_rows(&self) -> Result<i64, StoreError> {
+        self.try_sqlite(|connection| {
+            let [first, last] = [Kind::ALL.first(), Kind::ALL.last()].map(|kind| kind.map(|kind| *kind as i64));
+            let query = "SELECT (SELECT count(*) FROM state WHERE kind < ?1) + (SELECT count(*) FROM state WHERE kind > ?2)";
+            connection.query_row(query, params![first, last], |row| row.get(0))
+        })
+    }
+
     /// What the rows of a kind are to add up to.
     pub(crate) fn total(&self, kind: Kind) -> Result<Total, StoreError> {
         self.try_sqlite(|connection| total(connection, kind))
@@ -293,6 +347,30 @@ impl Snapshot {
     fn try_sqlite<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         run(&self.connection).map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
     }
+}
+
+/// The log that SQLite keeps beside a database.
+pub(crate) fn log_of(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
+}
+
+/// A database's address, which says that nobody changes it.
+fn address_of(path: &Path) -> String {
+    let mut address = "file:".to_owned();
+    for &octet in path.as_os_str().as_bytes() {
+        match octet {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                address.push(char::from(octet));
+            }
+            _ => {
+                // A string can always be written to.
+                let _ = write!(address, "%{octet:02x}");
+            }
+        }
+    }
+    address + "?immutable=1"
 }
 
 fn set(transaction: &Transaction<'_>, identity: Identity) -> rusqlite::Result<()> {

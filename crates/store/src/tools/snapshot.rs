@@ -1,0 +1,198 @@
+//! The rows of a snapshot, sound or not: by SQLite, or from its pages where that finds a fault.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::faults::Faults;
+use super::pages::Pages;
+use super::salvage::Salvage;
+use crate::change::Kind;
+use crate::error::StoreError;
+use crate::place::SNAPSHOT;
+use crate::snapshot::{Identity, Row, Snapshot, Total};
+use crate::tail::Changes;
+
+/// How rows are read.
+#[derive(Debug)]
+enum Source {
+    Sqlite(Snapshot),
+    Pages(Salvage),
+    Nothing,
+}
+
+/// A snapshot as it was found.
+#[derive(Debug)]
+pub(super) struct SnapshotSurvey {
+    path: PathBuf,
+    source: Source,
+    pub(super) identity: Option<Identity>,
+    /// Sound rows that the journal has not changed since.
+    pub(super) unchanged: BTreeMap<Kind, u64>,
+    /// Rows that are not there or not sound, at most; `None` where it is not known how many there were.
+    pub(super) lost: BTreeMap<Kind, Option<u64>>,
+}
+
+impl SnapshotSurvey {
+    /// Opens that of a folder.
+    ///
+    /// # Errors
+    /// When it is of another format.
+    pub(super) fn open(folder: &Path, faults: &mut Faults) -> Result<Self, StoreError> {
+        let path = folder.join(SNAPSHOT);
+        let mut survey = Self {
+            path: path.clone(),
+            source: Source::Nothing,
+            identity: None,
+            unchanged: BTreeMap::new(),
+            lost: BTreeMap::new(),
+        };
+        if !path.exists() {
+            faults.add(&path, "the snapshot is missing");
+            return Ok(survey);
+        }
+        let opened =
+            Snapshot::open_read_only(&path).and_then(|snapshot| Ok((snapshot.identity()?, snapshot)));
+        match opened {
+            Ok((identity, snapshot)) => {
+                (survey.identity, survey.source) = (Some(identity), Source::Sqlite(snapshot));
+            }
+            Err(error) => {
+                faults.add_error(&path, error)?;
+                survey.take_pages(faults)?;
+            }
+        }
+        Ok(survey)
+    }
+
+    /// Gives up SQLite.
+    fn take_pages(&mut self, faults: &mut Faults) -> Result<(), StoreError> {
+        self.source = match Pages::open(&self.path) {
+            Ok(pages) => Source::Pages(Salvage::of(pages)),
+            Err(error) => {
+                faults.add_error(&self.path, StoreError::file(&self.path, "read")(error))?;
+                Source::Nothing
+            }
+        };
+        if let Source::Pages(pages) = &self.source {
+            self.identity = self.identity.or(pages.identity());
+        }
+        Ok(())
+    }
+
+    /// Reads all rows, over which a journal has changes.
+    ///
+    /// # Errors
+    /// When it is of another format.
+    pub(super) fn read(&mut self, changes: &Changes, faults: &mut Faults) -> Result<(), StoreError> {
+        let mut totals: BTreeMap<Kind, Option<Total>> = BTreeMap::new();
+        if let Source::Sqlite(snapshot) = &self.source {
+            let before = faults.count();
+            for kind in Kind::ALL {
+                totals.insert(kind, snapshot.total(kind).ok());
+                let unchanged = read_kind(snapshot, &self.path, kind, changes, faults)?;
+                self.unchanged.insert(kind, unchanged);
+            }
+            match snapshot.unknown_rows() {
+                Ok(0) => {}
+                Ok(rows) => faults.add(&self.path, format!("it has {rows} rows of no kind that is known")),
+                Err(error) => faults.add_error(&self.path, error)?,
+            }
+            match snapshot.structure() {
+                Ok(said) => said
+                    .into_iter()
+                    .for_each(|said| faults.add(&self.path, format!("SQLite: {}", said.replace('\n', " ")))),
+                Err(error) => faults.add_error(&self.path, error)?,
+            }
+            if faults.count() == before {
+                return Ok(());
+            }
+            self.take_pages(faults)?;
+        }
+        if let Source::Pages(pages) = &self.source {
+            for kind in Kind::ALL {
+                let total = totals.entry(kind).or_default();
+                *total = total.or(pages.total(kind));
+            }
+        }
+        self.count(changes, &totals)
+    }
+
+    /// Counts the rows that the pages have, each once.
+    fn count(&mut self, changes: &Changes, totals: &BTreeMap<Kind, Option<Total>>) -> Result<(), StoreError> {
+        let mut keys: Vec<(Kind, u64)> = Vec::new();
+        self.rows(|kind, key, _| {
+            keys.push((kind, key));
+            Ok(())
+        })?;
+        keys.sort_unstable();
+        keys.dedup();
+        for kind in Kind::ALL {
+            let first = keys.partition_point(|&(of, _)| of < kind);
+            let end = keys.partition_point(|&(of, _)| of <= kind);
+            let unchanged = keys[first..end].iter().filter(|key| !changes.contains_key(key)).count();
+            self.unchanged.insert(kind, unchanged as u64);
+            let found = (end - first) as u64;
+            let total = totals.get(&kind).copied().flatten();
+            let lost = total.map(|total| total.entries.cast_unsigned().saturating_sub(found));
+            self.lost.insert(kind, lost);
+        }
+        Ok(())
+    }
+
+    /// Hands all sound rows to `each`; of two with the same number the later holds.
+    ///
+    /// # Errors
+    /// When SQLite cannot read them any more, and those of `each`.
+    pub(super) fn rows(
+        &self,
+        mut each: impl FnMut(Kind, u64, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut sound = |row: Row| match u8::try_from(row.kind).ok().and_then(Kind::of) {
+            Some(kind) if row.is_sound() => each(kind, row.key, &row.value),
+            _ => Ok(()),
+        };
+        match &self.source {
+            Source::Sqlite(snapshot) => {
+                Kind::ALL.into_iter().try_for_each(|kind| snapshot.rows(kind as i64, &mut sound))
+            }
+            Source::Pages(pages) => pages.rows(sound),
+            Source::Nothing => Ok(()),
+        }
+    }
+}
+
+/// Reads the rows of a kind to the end, whatever is wrong with any, and counts those that are not changed since.
+fn read_kind(
+    snapshot: &Snapshot,
+    path: &Path,
+    kind: Kind,
+    changes: &Changes,
+    faults: &mut Faults,
+) -> Result<u64, StoreError> {
+    let (mut total, mut before, mut unchanged) = (Total::default(), None, 0);
+    let read = snapshot.rows(kind as i64, |row| {
+        let named = |what| format!("the {} with number {} {what}", kind.name(), row.key);
+        if before.replace(row.key).is_some_and(|before| before >= row.key) {
+            faults.add(path, named("is out of order"));
+        } else if row.is_sound() {
+            total.add(row.sum);
+            unchanged += u64::from(!changes.contains_key(&(kind, row.key)));
+        } else {
+            faults.add(path, named("has a wrong checksum"));
+        }
+        Ok::<_, StoreError>(())
+    });
+    match read.and_then(|()| snapshot.total(kind)) {
+        Err(error) => faults.add_error(path, error)?,
+        Ok(expected) if total.entries != expected.entries => faults.add(
+            path,
+            format!("it has {} sound rows of kind {}, of {}", total.entries, kind.name(), expected.entries),
+        ),
+        Ok(expected) if total != expected => faults.add(
+            path,
+            format!("the checksums of kind {} add up to another sum: a row is an old one", kind.name()),
+        ),
+        Ok(_) => {}
+    }
+    Ok(unchanged)
+}
