@@ -27,6 +27,10 @@ UES = 1000
 TUNS = 2
 WEB = "10.100.6.2"
 WEB6 = "fd00:6::2"
+ATTACH = (
+    f"--upf-pfcp 10.100.4.1 --smf 10.100.4.2 --upf-gtpu 10.100.3.1 --gnb 10.100.3.2 --ues {UES} "
+    f"--ue-ipv4 10.60.0.1 --ue-ipv6 {UE_IPV6} --qfi 9 --network-instance internet --tuns {TUNS}"
+)
 
 #: How the table says whether it went well.
 WORDS = {True: "yes", False: "NO", None: "-"}
@@ -77,7 +81,7 @@ class Demo:
             # The kernel's datapath sends out of a veth device whose far end polls: with GRO it does.
             for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
                 space.run("ethtool", "-K", interface, "gro", "on", check=False)
-            node = Node(self.binary, net.upf, self.out, datapath="").start()
+            node = Node(self.binary, net.upf, self.out, datapath="", durability="process").start()
             status = node.ask("status") or {}
             ports = status.get("ports")
             assert isinstance(ports, list)
@@ -98,6 +102,7 @@ class Demo:
             self.usage(report, json.loads(counter.read_text()), node)
             self.forwarded(node)
             self.drops(node)
+            self.kill(net, node)
             code = node.stop()
             left = [link["ifname"] for link in net.upf.links() if "xdp" in link]
             self.note(
@@ -107,13 +112,24 @@ class Demo:
         self.table()
         return all(row.good is not False for row in self.rows)
 
+    def kill(self, net: Topology, node: Node) -> None:
+        """Kill the process with its sessions, start it again, and ping on."""
+        self.step("Attaching the UEs again, and `kill -9`")
+        sim = Sim(self.binary, net.ran, self.out, f"{ATTACH} --hold".split(), name="sim2").start()
+        node.stop(signal.SIGKILL)
+        began = time.monotonic()
+        node.start()
+        seconds = time.monotonic() - began
+        status = node.ask("status") or {}
+        pinged = net.ran.run("ping", "-I", "ue0", "-c", "5", "-i", "0.2", "-W", "2", WEB, check=False)
+        good = status.get("sessions") == UES and pinged.returncode == 0
+        said = f"{status.get('sessions')} of {UES} sessions go on {seconds:.1f} s later; a UE pings"
+        self.note("Killed and started again", said, good)
+        sim.stop()
+
     def attach(self, net: Topology) -> Sim:
         """Attach the UEs and have them send while the programs run."""
-        arguments = (
-            f"--upf-pfcp 10.100.4.1 --smf 10.100.4.2 --upf-gtpu 10.100.3.1 --gnb 10.100.3.2 --ues {UES} "
-            f"--ue-ipv4 10.60.0.1 --ue-ipv6 {UE_IPV6} --qfi 9 --network-instance internet --tuns {TUNS} "
-            f"--traffic pps=2000,bytes=512,seconds={self.seconds},to={WEB}:7 --hold"
-        )
+        arguments = f"{ATTACH} --traffic pps=2000,bytes=512,seconds={self.seconds},to={WEB}:7 --hold"
         net.echo()
         sim = Sim(self.binary, net.ran, self.out, arguments.split())
         sim.log.write_text("")

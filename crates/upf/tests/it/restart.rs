@@ -285,3 +285,33 @@ fn octets_that_are_no_session_are_refused() {
     assert_eq!(restoration.finish().restored, 0);
     assert!(life.rig.upf.is_empty());
 }
+
+/// What a node of this format has written, one session a line, is what is written now: else a node that is upgraded would not
+/// know its sessions. After a change of the layout raise `FORMAT` of the store, read the old one, and write these anew with
+/// `KAIDO_RENEW=1`.
+#[test]
+fn the_layout_of_a_recorded_session_is_that_of_its_format() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/records/sessions-1.hex");
+    let now = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+    let mut life = Life::first();
+    for mut request in shapes() {
+        request.imsi = "262010000000001".parse().ok();
+        request.inactivity_timer = Some(std::time::Duration::from_secs(60));
+        // A TEID that the node chooses is another each time.
+        for pdr in &mut request.pdrs {
+            let is_choice = pdr.pdi.local_fteid.is_some_and(|local| local.given().is_none());
+            if is_choice {
+                pdr.pdi.local_fteid = SessionPlan::ipv4(4).uplink_pdr().pdi.local_fteid;
+            }
+        }
+        life.rig.upf.establish(&request, now).unwrap();
+    }
+    life.read();
+    let line =
+        |record: &Vec<u8>| record[8..].iter().map(|octet| format!("{octet:02x}")).collect::<String>() + "\n";
+    let written: String = life.kept.values().map(line).collect();
+    if std::env::var_os("KAIDO_RENEW").is_some() {
+        std::fs::write(file, &written).unwrap();
+    }
+    assert_eq!(written, std::fs::read_to_string(file).unwrap());
+}
