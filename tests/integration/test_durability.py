@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Attach
+from rig.kills import Kills, kill_often
 from rig.net import UE_IPV4, UE_IPV6, Topology, run, wait_until
 from rig.node import Node
 from test_traffic import ping
@@ -103,6 +104,18 @@ def test_what_passed_while_it_was_killed_is_charged(
     assert all(charged[ue] >= seen[ue] for ue in seen), (charged, seen)
     assert sum(seen.values()) > 1_000_000
     assert sum(charged.values()) - sum(seen.values()) <= kills * 64 * 300
+
+
+@BOTH
+def test_churn_survives_kills(binary: Path, net: Topology, tmp_path: Path, durability: str) -> None:
+    """Killed at any moment, 25 times: what was answered is kept, and usage is that of the traffic.
+
+    Conformance: TS 29.244 5.2.2.2 | Usage is exact though the user plane is killed and started again
+    """
+    run = kill_often(binary, net, tmp_path, Kills(kills=25, seed=1, durability=durability), print)
+    assert run.done == 25
+    assert run.report["attaches"] > 100
+    assert run.faults() == []
 
 
 def test_sessions_of_the_kernel_datapath_go_on(
