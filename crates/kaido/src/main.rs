@@ -1,7 +1,7 @@
 //! Kaido: a fast, measurable user plane.
 //!
-//! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the machine;
-//! `sim` is a small control plane, gNB and UEs to exercise it with; `bench` measures it.
+//! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the machine,
+//! `store` at what a node keeps; `sim` is a small control plane, gNB and UEs to exercise it with; `bench` measures it.
 
 mod bench;
 mod heap;
@@ -34,6 +34,8 @@ struct Arguments {
 enum Tool {
     /// Say what this machine and its NICs can do for a node, and how to improve it. Changes nothing.
     Doctor(kaido_doctor::DoctorArgs),
+    /// Check, repair, export or import what a node keeps over a restart.
+    Store(kaido_store::cli::StoreArgs),
     /// A small SMF, gNB and UEs: attach, send, report, detach.
     Sim(Box<kaido_sim::SimArgs>),
     /// Measure Kaido on this machine.
@@ -61,10 +63,19 @@ fn execute(matches: &ArgMatches) -> miette::Result<ExitCode> {
     }
     match Arguments::from_arg_matches(matches).into_diagnostic()?.command {
         Tool::Doctor(args) => return kaido_doctor::run(&args, FUNCTIONS),
+        Tool::Store(args) => return Ok(store(&args)),
         Tool::Sim(args) => kaido_sim::run(&args),
         Tool::Bench(args) => bench::run(&args),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `kaido store`. Its exit code is 1 where a store is damaged, and 2 where it cannot be read or written at all.
+fn store(args: &kaido_store::cli::StoreArgs) -> ExitCode {
+    kaido_store::cli::run(args).unwrap_or_else(|error| {
+        eprintln!("{:?}", miette::Report::msg(error));
+        ExitCode::from(2)
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod change;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "disk")]
 mod error;
 #[cfg(feature = "disk")]

@@ -13,7 +13,6 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, put_in_place, remove};
@@ -116,7 +115,8 @@ pub fn import(folder: &Path, input: impl BufRead) -> Result<Exported, StoreError
 /// Makes a snapshot of lines.
 fn fill(folder: &Path, mut input: impl BufRead) -> Result<Exported, StoreError> {
     let mut lines = Lines { text: String::new(), number: 0 };
-    let First { format, last_batch } = lines.next(&mut input, "the first line, with `format`")?;
+    lines.read(&mut input)?;
+    let First { format, last_batch } = lines.parse("the first line, with `format`")?;
     if format != FORMAT {
         return Err(lines.wrong(format!("format {format}, and this program knows {FORMAT}")));
     }
@@ -168,13 +168,13 @@ impl Lines {
         }
     }
 
-    fn next<T: DeserializeOwned>(&mut self, input: &mut impl BufRead, what: &str) -> Result<T, StoreError> {
-        self.read(input)?;
-        serde_json::from_str(&self.text).map_err(|error| self.wrong(format!("it is not {what}: {error}")))
-    }
-
     fn parse<'l, T: Deserialize<'l>>(&'l self, what: &str) -> Result<T, StoreError> {
-        serde_json::from_str(&self.text).map_err(|error| self.wrong(format!("it is not {what}: {error}")))
+        serde_json::from_str(&self.text).map_err(|error| {
+            // Where in the text it says as if this were the first line.
+            let why = error.to_string();
+            let why = why.split_once(" at line").map_or(&why[..], |(why, _)| why);
+            self.wrong(format!("it is not {what}: {why}"))
+        })
     }
 
     fn wrong(&self, what: String) -> StoreError {

@@ -1,6 +1,7 @@
 //! The rows of a snapshot, sound or not: by SQLite, or from its pages where that finds a fault.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use super::faults::Faults;
@@ -95,13 +96,13 @@ impl SnapshotSurvey {
             match snapshot.unknown_rows() {
                 Ok(0) => {}
                 Ok(rows) => faults.add(&self.path, format!("it has {rows} rows of no kind that is known")),
-                Err(error) => faults.add_error(&self.path, error)?,
+                Err(error) => faults.add_error_of(&self.path, "kinds that are not known: ", error)?,
             }
             match snapshot.structure() {
                 Ok(said) => said
                     .into_iter()
                     .for_each(|said| faults.add(&self.path, format!("SQLite: {}", said.replace('\n', " ")))),
-                Err(error) => faults.add_error(&self.path, error)?,
+                Err(error) => faults.add_error_of(&self.path, "its pages: ", error)?,
             }
             if faults.count() == before {
                 return Ok(());
@@ -114,16 +115,24 @@ impl SnapshotSurvey {
                 *total = total.or(pages.total(kind));
             }
         }
-        self.count(changes, &totals)
+        self.count(changes, &totals, faults);
+        Ok(())
     }
 
     /// Counts the rows that the pages have, each once.
-    fn count(&mut self, changes: &Changes, totals: &BTreeMap<Kind, Option<Total>>) -> Result<(), StoreError> {
+    fn count(&mut self, changes: &Changes, totals: &BTreeMap<Kind, Option<Total>>, faults: &mut Faults) {
         let mut keys: Vec<(Kind, u64)> = Vec::new();
-        self.rows(|kind, key, _| {
-            keys.push((kind, key));
-            Ok(())
-        })?;
+        if let Source::Pages(pages) = &self.source {
+            let counted = pages.rows(|row| {
+                match kind_of(&row) {
+                    Some(kind) if row.is_sound() => keys.push((kind, row.key)),
+                    Some(kind) => faults.add_once(&self.path, wrong_checksum(kind, row.key)),
+                    None => {}
+                }
+                Ok::<_, Infallible>(())
+            });
+            let Ok(()) = counted;
+        }
         keys.sort_unstable();
         keys.dedup();
         for kind in Kind::ALL {
@@ -134,9 +143,11 @@ impl SnapshotSurvey {
             let found = (end - first) as u64;
             let total = totals.get(&kind).copied().flatten();
             let lost = total.map(|total| total.entries.cast_unsigned().saturating_sub(found));
+            if let Some((total, 1..)) = total.zip(lost) {
+                faults.add_once(&self.path, too_few(kind, found, total));
+            }
             self.lost.insert(kind, lost);
         }
-        Ok(())
     }
 
     /// Hands all sound rows to `each`; of two with the same number the later holds.
@@ -147,7 +158,7 @@ impl SnapshotSurvey {
         &self,
         mut each: impl FnMut(Kind, u64, &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut sound = |row: Row| match u8::try_from(row.kind).ok().and_then(Kind::of) {
+        let mut sound = |row: Row| match kind_of(&row) {
             Some(kind) if row.is_sound() => each(kind, row.key, &row.value),
             _ => Ok(()),
         };
@@ -161,6 +172,18 @@ impl SnapshotSurvey {
     }
 }
 
+fn kind_of(row: &Row) -> Option<Kind> {
+    u8::try_from(row.kind).ok().and_then(Kind::of)
+}
+
+fn wrong_checksum(kind: Kind, key: u64) -> String {
+    format!("the {} with number {key} has a wrong checksum", kind.name())
+}
+
+fn too_few(kind: Kind, found: u64, total: Total) -> String {
+    format!("it has {found} sound rows of kind {}, of {}", kind.name(), total.entries)
+}
+
 /// Reads the rows of a kind to the end, whatever is wrong with any, and counts those that are not changed since.
 fn read_kind(
     snapshot: &Snapshot,
@@ -171,23 +194,27 @@ fn read_kind(
 ) -> Result<u64, StoreError> {
     let (mut total, mut before, mut unchanged) = (Total::default(), None, 0);
     let read = snapshot.rows(kind as i64, |row| {
-        let named = |what| format!("the {} with number {} {what}", kind.name(), row.key);
         if before.replace(row.key).is_some_and(|before| before >= row.key) {
-            faults.add(path, named("is out of order"));
+            faults.add(path, format!("the {} with number {} is out of order", kind.name(), row.key));
         } else if row.is_sound() {
             total.add(row.sum);
             unchanged += u64::from(!changes.contains_key(&(kind, row.key)));
         } else {
-            faults.add(path, named("has a wrong checksum"));
+            faults.add(path, wrong_checksum(kind, row.key));
         }
         Ok::<_, StoreError>(())
     });
     match read.and_then(|()| snapshot.total(kind)) {
-        Err(error) => faults.add_error(path, error)?,
-        Ok(expected) if total.entries != expected.entries => faults.add(
-            path,
-            format!("it has {} sound rows of kind {}, of {}", total.entries, kind.name(), expected.entries),
-        ),
+        Err(error) => {
+            let read = match before {
+                Some(key) => format!("behind the {} with number {key}: ", kind.name()),
+                None => format!("rows of kind {}: ", kind.name()),
+            };
+            faults.add_error_of(path, &read, error)?;
+        }
+        Ok(expected) if total.entries != expected.entries => {
+            faults.add(path, too_few(kind, total.entries.cast_unsigned(), expected));
+        }
         Ok(expected) if total != expected => faults.add(
             path,
             format!("the checksums of kind {} add up to another sum: a row is an old one", kind.name()),
