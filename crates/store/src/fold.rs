@@ -140,6 +140,8 @@ impl Work {
     fn fold(&mut self, path: &Path) -> Result<(), StoreError> {
         let store = self.snapshot.identity()?.store;
         self.snapshot.fold(&Segment::read(path, number_of(path).unwrap_or(0), Some(store))?)?;
+        // The database's own log ends at a frame that was changed, without a word. What is in the database itself is noticed.
+        self.snapshot.checkpoint()?;
         fs::remove_file(path).map_err(StoreError::file(path, "remove a segment of the journal"))
     }
 }

@@ -196,12 +196,15 @@ impl Snapshot {
         })
     }
 
+    /// Moves all of its own log into the database.
+    pub(crate) fn checkpoint(&self) -> Result<(), StoreError> {
+        self.try_sqlite(|connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())))
+    }
+
     /// Moves all of its own log into the database, on the disk.
     pub(crate) fn bring_to_disk(&self) -> Result<(), StoreError> {
-        self.try_sqlite(|connection| {
-            connection.pragma_update(None, "synchronous", "FULL")?;
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        })
+        self.try_sqlite(|connection| connection.pragma_update(None, "synchronous", "FULL"))?;
+        self.checkpoint()
     }
 
     /// Which store it is of, and how far it is.

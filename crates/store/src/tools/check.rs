@@ -128,3 +128,65 @@ pub(super) fn verify_mark(folder: &Path) -> Result<(), StoreError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::place::Durability;
+    use crate::snapshot::{Snapshot, log_of};
+    use crate::tools::{RepairReport, export, repair};
+
+    /// Puts values into a snapshot, up to a batch.
+    fn put(snapshot: &mut Snapshot, keys: std::ops::Range<u64>, batch: u64) {
+        let value = [7; 200];
+        let values = keys.map(|key| ((Kind::Session, key), Some(&value[..]))).collect();
+        snapshot.apply(&values, batch).unwrap();
+    }
+
+    #[test]
+    fn the_log_of_a_snapshot_is_read_beside_it() {
+        let root = std::env::temp_dir().join(format!("kaido-store-log-{}", std::process::id()));
+        let [folder, crashed] = ["a", "b"].map(|name| root.join(name));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(SNAPSHOT);
+        let mut snapshot = Snapshot::create(&path, 9, Durability::Disk).unwrap();
+        put(&mut snapshot, 0..100, 1);
+        snapshot.checkpoint().unwrap();
+        put(&mut snapshot, 100..200, 2);
+        put(&mut snapshot, 200..300, 3);
+        let [database, log] = [&path, &log_of(&path)].map(|path| fs::read(path).unwrap());
+        let crash = |database: &[u8], log: &[u8]| {
+            let _ = fs::remove_dir_all(&crashed);
+            fs::create_dir(&crashed).unwrap();
+            fs::write(crashed.join(SNAPSHOT), database).unwrap();
+            fs::write(log_of(&crashed.join(SNAPSHOT)), log).unwrap();
+        };
+        crash(&database, &log);
+        let report = check(&crashed).unwrap();
+        assert!(report.is_sound(), "{report:?}");
+        assert_eq!((report.entries["session"], report.last_batch), (300, 3));
+        assert_eq!(export(&crashed, Vec::new()).unwrap().entries, 300);
+        let files =
+            [crashed.join(SNAPSHOT), log_of(&crashed.join(SNAPSHOT))].map(|path| fs::read(path).unwrap());
+        assert!(files == [database.clone(), log.clone()], "nothing is written");
+        // However much of the log is whole, its pages are those that SQLite sees, with a fault and without.
+        for len in (0..=log.len()).step_by(log.len() / 12).chain([log.len()]) {
+            crash(&database, &log[..len]);
+            let whole = check(&crashed).unwrap();
+            assert!(whole.is_sound(), "{whole:?}");
+            assert_eq!(whole.entries["session"], whole.last_batch * 100);
+            fs::write(crashed.join(Mark::FILE), "dusk").unwrap();
+            let repaired = repair(&crashed).unwrap();
+            assert!(matches!(repaired, RepairReport::Repaired { kept, .. } if kept == whole.entries));
+            let mut changed = database.clone();
+            changed[..4096].fill(0);
+            crash(&changed, &log[..len]);
+            // The header of the database is in the log, if that has any commit.
+            assert_eq!(check(&crashed).unwrap().entries["session"], whole.entries["session"], "{len}");
+        }
+        drop(snapshot);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -114,39 +114,6 @@ fn a_sound_store_is_read_and_left_as_it_is() {
 }
 
 #[test]
-fn the_log_of_the_snapshot_is_read_beside_it() {
-    let folder = Folder::new();
-    let (mut journal, ..) = begin(&folder, Durability::Disk);
-    (0..300).for_each(|key| put(&journal, Kind::Session, key, &[7; 200]));
-    journal.flush().unwrap();
-    drop(journal);
-    let (journal, values, _) = begin(&folder, Durability::Disk);
-    wait_until_folded(&journal);
-    let crashed = folder.copy();
-    drop(journal);
-    assert!(
-        crashed.segments().is_empty() && crashed.0.join("state.db-wal").metadata().unwrap().len() > 60_000
-    );
-    let report = checked(&crashed);
-    assert!(report.is_sound(), "{report:?}");
-    assert_eq!(report.entries, counts(&values));
-    let mut lines = Vec::new();
-    assert_eq!(export(&crashed.0, &mut lines).unwrap().entries, 300);
-    assert!(crashed.0.join("state.db-wal").exists());
-    // Its pages are in the log alone.
-    let mut octets = fs::read(crashed.0.join("state.db-wal")).unwrap();
-    fs::write(crashed.0.join("mark"), "dusk\n").unwrap();
-    let cut = crashed.copy();
-    assert!(repaired(&crashed).0 == values);
-    // A frame that is not whole ends the log, for SQLite as for its pages.
-    let middle = octets.len() / 2;
-    octets[middle] ^= 1;
-    fs::write(cut.0.join("state.db-wal"), octets).unwrap();
-    let left = repaired(&cut).0;
-    assert!(left.len() < values.len(), "{}", left.len());
-}
-
-#[test]
 fn every_damage_of_a_snapshot_is_named_and_mended() {
     let folder = Folder::new();
     let values = grown(&folder);
@@ -433,6 +400,30 @@ proptest! {
         let mut again = Vec::new();
         export(&other.0, &mut again).unwrap();
         prop_assert!(again == text);
+    }
+
+    /// However much of a snapshot is damaged, what the check finds is what a repair keeps, and opens.
+    #[test]
+    fn any_damage_of_a_snapshot_is_mended(
+        damages in prop::collection::vec((any::<prop::sample::Index>(), 1usize..9000, any::<u8>()), 1..6),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let folder = Folder::new();
+        let values = grown(&folder);
+        let path = folder.0.join("state.db");
+        let mut octets = fs::read(&path).unwrap();
+        for (at, len, octet) in damages {
+            let at = at.index(octets.len());
+            let end = (at + len).min(octets.len());
+            octets[at..end].iter_mut().zip((0u8..=255).cycle()).for_each(|(to, index)| *to = octet.wrapping_mul(index));
+        }
+        let len = cut.map_or(octets.len(), |cut| cut.index(octets.len()));
+        fs::write(&path, &octets[..len]).unwrap();
+        if checked(&folder).is_sound() {
+            prop_assert!(opened(&folder).unwrap() == values);
+        } else {
+            repaired(&folder);
+        }
     }
 
     /// Where a start refuses a journal the check does, and the repair keeps all batches before the damage.
