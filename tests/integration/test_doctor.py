@@ -40,7 +40,8 @@ def ask(binary: Path, space: Namespace, *arguments: str) -> tuple[int, dict[str,
 
 def configured(folder: Path, *node: str, n3: str = "") -> Path:
     """A configuration with settings for `[node]` and the n3 port."""
-    text = CONFIG.format(socket=folder / "kaido.sock", sessions_max=4096, workers=2, frames=16384)
+    sizes = {"sessions_max": 4096, "workers": 2, "frames": 16384}
+    text = CONFIG.format(socket=folder / "kaido.sock", durability="off", folder=folder, store="", **sizes)
     text = text.replace("[node]\n", "\n".join(("[node]", *node, "")))
     file = folder / "doctor.toml"
     file.write_text(text + port("n3", "af_xdp", n3) + port("n6", "af_xdp"))

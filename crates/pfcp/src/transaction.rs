@@ -48,6 +48,13 @@ pub struct Transmit {
     pub bytes: Arc<[u8]>,
 }
 
+impl Transmit {
+    /// The type of its first message (TS 29.244 7.2.2.1).
+    pub fn kind(&self) -> Option<u8> {
+        self.bytes.get(1).copied()
+    }
+}
+
 /// T1 and N1 (TS 29.244 6.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retransmission {

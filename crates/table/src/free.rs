@@ -85,7 +85,7 @@ impl FreeCells {
     pub(crate) fn claim(&self, cells: &[u32], grow: impl FnOnce(usize) -> bool) -> bool {
         let _alone = lock(&self.beginning);
         let pages = cells.last().map_or(0, |last| last / PAGE + 1);
-        let len = (u64::from(pages) * u64::from(PAGE)).min(self.len_max.into()) as usize;
+        let len = pages.saturating_mul(PAGE).min(self.len_max) as usize;
         let is_fresh = self.begun.load(Ordering::Relaxed) == 0;
         let are_there = cells.last().is_none_or(|&last| last < self.len_max);
         if !is_fresh || !are_there || !grow(len) || !self.words.grow_to(pages as usize) {

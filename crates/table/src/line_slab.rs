@@ -126,16 +126,20 @@ mod tests {
         let lines = LineSlab::over(file.try_clone().unwrap(), 1 << 20).unwrap();
         lines.claim(&[]).unwrap();
         let mut cursor = LineSlab::cursor(0);
-        // SAFETY (both): the line was taken, so it has memory, and nobody else has it.
-        let write =
-            |line: u32| unsafe { lines.base().cast::<u64>().add(8 * line as usize).write(line.into()) };
+        let write = |line: u32| {
+            // SAFETY: the line was taken, so it has memory, and nobody else has it.
+            unsafe { lines.base().cast::<u64>().add(8 * line as usize).write(line.into()) }
+        };
         (0..300_000).for_each(|_| write(lines.take(&mut cursor).unwrap()));
         drop(lines);
         let lines = LineSlab::over(file, 1 << 20).unwrap();
         let kept = [1, 64, 1000, 150_001];
         lines.claim(&kept).unwrap();
         assert!(lines.claim(&kept).is_err(), "once");
-        let read = |line: u32| unsafe { lines.base().cast::<u64>().add(8 * line as usize).read() };
+        let read = |line: u32| {
+            // SAFETY: as above.
+            unsafe { lines.base().cast::<u64>().add(8 * line as usize).read() }
+        };
         let mut taken = 0;
         while taken < 400_000 {
             let line = lines.take(&mut cursor).unwrap();

@@ -196,8 +196,9 @@ mod map {
             mmap(at.as_ptr().cast(), step, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset as u64)
         };
         mapped.ok()?;
-        // SAFETY: as above. Who has no huge pages for files refuses, and still serves, more slowly.
-        let _ = unsafe { madvise(at.as_ptr().cast(), step, Advice::LinuxHugepage) };
+        // Large pages for files are off on most machines; asked for by name they are had.
+        // SAFETY: the range was mapped just above. A kernel that cannot refuses, and still serves, more slowly.
+        let _ = unsafe { libc::madvise(at.as_ptr().cast(), step, libc::MADV_COLLAPSE) };
         Some((step, Pages::Transparent))
     }
 

@@ -417,9 +417,8 @@ impl HeldAnswers {
 
 /// Whether a message is a heartbeat or the answer to one.
 fn is_heartbeat(transmit: &Transmit) -> bool {
-    transmit.bytes.get(1).is_some_and(|&kind| {
-        kind == MsgType::HeartbeatRequest as u8 || kind == MsgType::HeartbeatResponse as u8
-    })
+    let heartbeats = [MsgType::HeartbeatRequest, MsgType::HeartbeatResponse];
+    transmit.kind().is_some_and(|kind| heartbeats.iter().any(|heartbeat| *heartbeat as u8 == kind))
 }
 
 /// What questions are answered from.

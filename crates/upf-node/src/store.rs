@@ -90,7 +90,8 @@ impl NodeStore {
             DurabilityConfig::Disk => Durability::Disk,
         };
         let folder = config.folder.get_ref().clone();
-        let opening = kaido_store::StoreConfig { folder: folder.clone(), durability, boot: boot() };
+        let opening =
+            kaido_store::StoreConfig { folder: folder.clone(), durability, boot: kaido_store::boot() };
         let (journal, recovery) = kaido_store::open(opening)?;
         if recovery.discarded == Some(Discarded::OtherBoot) {
             tracing::warn!(
@@ -304,13 +305,6 @@ fn usage_memory(folder: &Path, store: u64) -> Result<(File, bool), StoreFault> {
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
     let is_of_before = file.metadata().map_err(failed)?.len() > 0;
     Ok((file, is_of_before))
-}
-
-/// Names this boot of the machine.
-fn boot() -> u64 {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-    u64::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
 fn millis(at: SystemTime) -> u64 {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::builder::{Builder, entries_of, path_in, put_in_place, remove, sync_folder};
 use super::check::{CheckReport, Survey, lock_store, verify_mark};
 use super::faults::Fault;
+use crate::change::Kind;
 use crate::error::StoreError;
 use crate::mark::Mark;
 use crate::place::SNAPSHOT;
@@ -55,7 +56,8 @@ pub enum RepairReport {
 /// It keeps each row of the snapshot whose checksum is right, and of the journal all batches from the snapshot on up to the
 /// first that is whole nowhere. No batch behind that is kept: it may give to one session what the missing one took from
 /// another. What is lost is so either absent, or as it was at one moment. The store keeps its number, by which the memory of
-/// usage counters knows it, unless batches are lost: then counters may be others' by now.
+/// usage counters knows it, unless batches are lost: then counters may be others' by now, and sessions are not as their control
+/// planes have them. So the node's Recovery Time Stamp is not kept then: with a new one they begin anew.
 ///
 /// # Errors
 /// When another process uses it, it is of another format or boot, or files cannot be written. The store is then as it was, or
@@ -79,8 +81,12 @@ pub fn repair(folder: &Path) -> Result<RepairReport, StoreError> {
         None => new_number(folder)?,
     };
     let mut builder = Builder::new(folder, store, journal.last_batch)?;
-    snapshot.rows(|kind, key, value| builder.put(kind, key, Some(value)))?;
-    for (&(kind, key), value) in &journal.changes {
+    let is_kept = |kind: Kind| kind != Kind::Node || journal.lost.is_none();
+    snapshot.rows(|kind, key, value| match is_kept(kind) {
+        true => builder.put(kind, key, Some(value)),
+        false => Ok(()),
+    })?;
+    for (&(kind, key), value) in journal.changes.iter().filter(|((kind, _), _)| is_kept(*kind)) {
         builder.put(kind, key, value.as_deref())?;
     }
     let kept = builder.finish()?;

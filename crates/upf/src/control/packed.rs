@@ -122,7 +122,8 @@ impl PackedSessions {
         if std::mem::replace(&mut self.recorded[at], packets) == packets {
             return;
         }
-        let session = self.places.get(at).and_then(|place| self.unpack(SessionIndex(at as u32), place));
+        let index = SessionIndex(u32::try_from(at).unwrap_or(u32::MAX));
+        let session = self.places.get(at).and_then(|place| self.unpack(index, place));
         for slot in session.iter().flat_map(|session| session.state.slots()) {
             self.recorder.put(Kind::Usage, slot.0.into(), |record| {
                 if let Ok(octets) = postcard::to_allocvec(&read(slot)) {
