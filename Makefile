@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel demo test test-all fuzz soak bench bench-micro lint doc reference arrows clean
+.PHONY: help setup build wheel demo test test-all fuzz soak bench bench-micro dependencies mutants lint doc reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,12 @@ fuzz: setup ## Run each fuzz target for ten minutes
 
 soak: ## Run a node under churn and traffic for an hour
 	@scripts/soak
+
+dependencies: setup ## Check licences, versions and use of what is built in
+	@scripts/dependencies
+
+mutants: setup ## Change the code, one thing at a time, and list what no test notices: hours
+	@scripts/mutants
 
 lint: setup ## Check formatting and lints
 	@scripts/cargo fmt --all --check

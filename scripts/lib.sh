@@ -143,6 +143,19 @@ unpack_packages() {
     done
 }
 
+# Where programs of crates.io are installed that a script needs.
+tools_dir=$root_dir/target/tools/bin
+
+# A program of crates.io, in a version, for this project alone.
+need_cargo_tool() {
+    local name=$1 version=$2
+    if [[ ! -x $tools_dir/$name || $("$tools_dir/$name" --version 2>/dev/null) != *"$version"* ]]; then
+        say "Installing $name $version"
+        # Slow to run and fast to build: it is run once.
+        cargo install "$name" --version "=$version" --locked --debug --quiet --root "$(dirname "$tools_dir")"
+    fi
+}
+
 # A Python environment of the project's own, with the packages of a requirements file.
 need_python() {
     local wanted=$1 venv=$root_dir/.venv stamp

@@ -22,6 +22,7 @@ LINE = re.compile(
     r"Conformance: (?P<document>(?:TS|RFC) [\d.]+|NDN (?:0\.3|management)|NDNLPv2|NFD) "
     r"(?P<clause>[\w. -]+) \| (?P<feature>.+)"
 )
+RUST_ATTRIBUTE = re.compile(r"\s*#\[(?:tokio::)?test\]")
 RUST_TEST = re.compile(r"\s*(?:async )?fn (\w+)\(")
 TITLES = {
     "TS 23.401": "LTE access, stage 2",
@@ -86,10 +87,16 @@ def of_rust(path: Path) -> Iterator[Met]:
     """The lines of a Rust file; each belongs to the function that follows."""
     name = path.relative_to(ROOT)
     waiting: list[tuple[int, str]] = []
+    is_test = False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if "/// Conformance:" in line:
             waiting.append((number, line.split("/// ", 1)[1]))
+            is_test = False
+        elif waiting and RUST_ATTRIBUTE.match(line):
+            is_test = True
         elif waiting and (test := RUST_TEST.match(line)):
+            if not is_test:
+                raise Fault(f"{name}:{number}: `{test[1]}` has a conformance line and is no test")
             for at, text in waiting:
                 yield read_line(text, f"{name}:{at}", f"`{name}`: `{test[1]}`")
             waiting.clear()
