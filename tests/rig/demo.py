@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import re
+import shutil
 import signal
 import sys
 import time
@@ -81,6 +82,8 @@ class Demo:
             # The kernel's datapath sends out of a veth device whose far end polls: with GRO it does.
             for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
                 space.run("ethtool", "-K", interface, "gro", "on", check=False)
+            # Those of an earlier demonstration are of no interest.
+            shutil.rmtree(self.out / "store", ignore_errors=True)
             node = Node(self.binary, net.upf, self.out, datapath="", durability="process").start()
             status = node.ask("status") or {}
             ports = status.get("ports")
