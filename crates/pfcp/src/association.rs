@@ -224,9 +224,14 @@ impl Associations {
         if self.is_full() || self.by_id.contains_key(&id) || self.by_node.contains_key(&*record.node) {
             return None;
         }
-        self.next = self.next.max(id.0.wrapping_add(1));
+        self.reserve(id);
         self.enter(id, record.association(now));
         Some(())
+    }
+
+    /// Has no association get a number that a session names whose association is gone.
+    pub(crate) fn reserve(&mut self, id: AssociationId) {
+        self.next = self.next.max(id.0.wrapping_add(1));
     }
 
     /// Records what an association is now.

@@ -261,6 +261,9 @@ pub(crate) struct AnswerCache {
     answers: KeyedMap<Key, Answer>,
     order: VecDeque<(Instant, Key, u64)>,
     serial: u64,
+    /// When the answer of that number was given, in milliseconds, of one that was taken in; and whether such are to be put in order.
+    newest: u64,
+    is_unordered: bool,
     /// Takes down answers, for a restart.
     recorder: Recorder,
 }
@@ -278,7 +281,7 @@ impl AnswerCache {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
         let keep = timing.lifetime();
         let (answers, order, recorder) = Default::default();
-        Self { keep, limit, answers, order, serial: 0, recorder }
+        Self { keep, limit, answers, order, serial: 0, newest: 0, is_unordered: false, recorder }
     }
 
     /// Has answers taken down.
@@ -290,14 +293,27 @@ impl AnswerCache {
     pub(crate) fn take_in(&mut self, number: u64, recorded: &[u8], now: Instants) -> Option<()> {
         let AnswerRecord { at, key, request, response } = postcard::from_bytes(recorded).ok()?;
         let age = now.wall.duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
-        // Those that are as old as that are written over by and by.
-        if age.is_ok_and(|age| age <= self.keep) {
-            self.begin(now.monotonic, key, request);
-            self.serial = self.serial.max(number);
-            if let Some(answer) = self.answers.get_mut(&key) {
-                answer.response = Some(response.into());
-            }
+        // Of one that seems to come from later the clock was set.
+        let age = age.unwrap_or_default();
+        // Those that are older are written over by and by.
+        if age > self.keep {
+            return Some(());
         }
+        // Numbers go round: the newest is not the highest.
+        let is_ahead = number.wrapping_sub(self.serial) < (self.limit / 2) as u64;
+        if at > self.newest || at == self.newest && is_ahead {
+            (self.newest, self.serial) = (at, number);
+        }
+        let since = now.monotonic.checked_sub(age).unwrap_or(now.monotonic);
+        if self.answers.contains_key(&key)
+            && self.order.iter().any(|(other, of, _)| *of == key && *other > since)
+        {
+            // To a later request with the same number.
+            return Some(());
+        }
+        self.answers.insert(key, Answer { request, response: Some(response.into()), serial: number });
+        self.order.push_back((since, key, number));
+        self.is_unordered = true;
         Some(())
     }
 
@@ -328,7 +344,7 @@ impl AnswerCache {
         answer.response = Some(Arc::clone(response));
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        let number = answer.serial % self.limit.max(1) as u64;
+        let number = place(answer.serial, self.limit);
         self.recorder.put(Kind::Answer, number, |record| {
             append(record, &AnswerRecord { at, key, request: answer.request, response });
         });
@@ -339,12 +355,22 @@ impl AnswerCache {
         self.answers.remove(&key);
     }
 
-    /// Forgets a peer that started anew: its sequence numbers mean other requests now.
+    /// Forgets a peer that started anew: its sequence numbers mean other requests now, after a restart of ours, too.
     pub(crate) fn forget(&mut self, peer: SocketAddr) {
-        self.answers.retain(|key, answer| key.0.ip() != peer.ip() || answer.response.is_none());
+        let (limit, recorder) = (self.limit, &self.recorder);
+        self.answers.retain(|key, answer| {
+            let is_kept = key.0.ip() != peer.ip() || answer.response.is_none();
+            if !is_kept {
+                recorder.remove(Kind::Answer, place(answer.serial, limit));
+            }
+            is_kept
+        });
     }
 
     pub(crate) fn expire(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_unordered) {
+            self.order.make_contiguous().sort_by_key(|&(at, ..)| at);
+        }
         while self.order.front().is_some_and(|&(at, ..)| now.saturating_duration_since(at) > self.keep) {
             self.drop_oldest();
         }
@@ -362,6 +388,11 @@ impl AnswerCache {
     fn len(&self) -> usize {
         self.answers.len()
     }
+}
+
+/// What an answer is recorded under: numbers go round, so that those of long ago are written over.
+const fn place(serial: u64, limit: usize) -> u64 {
+    serial % if limit == 0 { 1 } else { limit as u64 }
 }
 
 /// A short name for a request's octets.

@@ -85,6 +85,7 @@ impl<S: SessionService> Endpoint<S> {
     fn take_in_binding(&mut self, recorded: &[u8]) -> Option<()> {
         let (seid, binding) = self.sessions.take_in(recorded)?;
         let (id, held) = (binding.association, binding.held);
+        self.associations.reserve(id);
         if self.service.cp_fseid(seid).is_none() {
             // The service could not take its session in.
             self.sessions.remove(seid);

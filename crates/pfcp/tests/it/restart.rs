@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kaido_n4::{Seid, SessionEvent, UsageReportTrigger};
-use kaido_pfcp::{Endpoint, Instants, MsgType, NoRecord, Transmit};
+use kaido_pfcp::{Config, Endpoint, Instants, Limits, MsgType, NoRecord, Transmit};
 use kaido_store::{Kind, Recorder, changes};
 
 use crate::rig::{
@@ -21,14 +21,19 @@ struct Life {
     recorder: Recorder,
     kept: BTreeMap<(Kind, u64), Vec<u8>>,
     now: Instants,
+    config: Config,
 }
 
 impl Life {
     fn first() -> Self {
+        Self::with(config())
+    }
+
+    fn with(config: Config) -> Self {
         let (now, recorder) = (Instants::now(), Recorder::on());
-        let mut upf = Endpoint::new(config(), Scripted::default(), now);
+        let mut upf = Endpoint::new(config.clone(), Scripted::default(), now);
         upf.record_by(&recorder);
-        let mut life = Self { upf, recorder, kept: BTreeMap::new(), now };
+        let mut life = Self { upf, recorder, kept: BTreeMap::new(), now, config };
         assert_eq!(ask(&mut life.upf, now, &setup(1)).cause(), 1);
         life
     }
@@ -48,7 +53,7 @@ impl Life {
     fn again(mut self, after: Duration) -> Self {
         self.read();
         let now = self.now.after(after);
-        let mut upf = Endpoint::new(config(), self.upf.service().clone(), now);
+        let mut upf = Endpoint::new(self.config.clone(), self.upf.service().clone(), now);
         upf.record_by(&self.recorder);
         for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
             for (&(_, key), record) in self.kept.range((kind, 0)..=(kind, u64::MAX)) {
@@ -93,6 +98,39 @@ fn a_request_that_comes_again_gets_the_same_answer() {
     assert_eq!(life.upf.service().sessions.len(), 2);
 }
 
+/// Numbers of answers go round: the newest is not the highest.
+#[test]
+fn answers_are_written_over_in_the_order_that_they_were_given() {
+    let limits = Limits { answers: 8, ..Limits::default() };
+    let mut life = Life::with(Config { limits, ..config() });
+    let mut first = BTreeMap::new();
+    for sequence in 2..40 {
+        let mut out = Vec::new();
+        life.upf.handle(life.now, SMF, &sound_establishment(sequence), &mut out);
+        first.insert(sequence, out);
+        life = life.again(Duration::from_millis(5));
+        // The last eight are kept, less the set-up's.
+        for (&sequence, first) in first.range(sequence.saturating_sub(6)..) {
+            let mut again = Vec::new();
+            life.upf.handle(life.now, SMF, &sound_establishment(sequence), &mut again);
+            assert_eq!(&again, first, "{sequence}");
+        }
+    }
+    assert_eq!(life.upf.service().sessions.len(), 38);
+}
+
+/// A control plane that started anew begins with the same numbers.
+#[test]
+fn answers_to_a_control_plane_that_started_anew_do_not_come_back() {
+    let mut life = Life::first();
+    let before = life.establish(2);
+    let later = message(5, None, 1, &[crate::rig::node_id(), crate::rig::ie(96, &[0xe0, 0, 0, 2])].concat());
+    assert_eq!(ask(&mut life.upf, life.now, &later).cause(), 1);
+    let mut life = life.again(Duration::from_secs(1));
+    let after = life.establish(2);
+    assert_ne!(before, after, "the session of before is gone");
+}
+
 #[test]
 fn associations_and_sessions_are_whose_they_were() {
     let mut life = Life::first();
@@ -128,6 +166,27 @@ fn usage_on_its_way_is_sent_again_as_the_same_request() {
     answer_report(&mut life.upf, life.now, SMF, &Reply::read(&again[0].bytes), 1, &[]);
     let mut life = life.again(Duration::from_secs(1));
     assert_eq!(life.reports(), [], "it was acknowledged");
+}
+
+/// Sessions are deleted by and by, and a restart may come before the last.
+#[test]
+fn sessions_that_were_yet_to_be_deleted_are_not_those_of_a_new_association() {
+    let mut life = Life::first();
+    life.upf.service_mut().sessions_max = 1000;
+    for sequence in 2..302 {
+        life.establish(sequence);
+    }
+    assert_eq!(ask(&mut life.upf, life.now, &message(9, None, 400, &crate::rig::node_id())).cause(), 1);
+    let left = life.upf.session_count();
+    assert!(left > 0);
+    let mut life = life.again(Duration::from_secs(60));
+    assert_eq!((life.upf.session_count(), life.upf.peers().count()), (left, 0));
+    assert_eq!(ask(&mut life.upf, life.now, &setup(401)).cause(), 1);
+    for _ in 0..5 {
+        due(&mut life.upf, life.now);
+    }
+    assert!(!life.upf.has_more());
+    assert_eq!((life.upf.session_count(), life.upf.peers().next().unwrap().sessions), (0, 0));
 }
 
 #[test]
