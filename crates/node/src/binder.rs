@@ -34,7 +34,7 @@ pub struct Device {
     pub interface: Interface,
     /// The interface by which its packets come and go, where the port is a VLAN of it.
     trunk: Option<Interface>,
-    /// Where it is the first of several ports of its interface: the VLANs of them all. See [`trunks`](super::trunk::trunks).
+    /// Where it is the first of several ports of its interface: the VLANs of them all.
     pub vids: Vec<Option<u16>>,
     /// Its place among the ports of its interface.
     pub place: usize,

@@ -1,5 +1,5 @@
-//! How the ports are now: what `kaido status`, metrics and `/healthz` show of them. Written by the [link
-//! monitor](super::link_monitor), read by whoever is asked.
+//! How the ports are now: what `kaido status`, metrics and `/healthz` show of them. Written by the link
+//! monitor, read by whoever is asked.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -43,7 +43,7 @@ pub trait FunctionView {
     /// The answer to a question about traces.
     fn trace(&mut self, question: TraceQuestion) -> Answer;
 
-    /// Is called in each turn of [`ControlLoop::run`].
+    /// Is called in each turn of [`ControlLoop::run`](crate::function::ControlLoop::run).
     fn turn(&mut self) {}
 }
 

@@ -7,8 +7,8 @@
 //!    └── numbered datagrams     traffic        loss, copies and changes are known
 //! ```
 //!
-//! [`online`] runs it against a UPF on the network, [`offline`] against one in this process, without root;
-//! [`churn`] has UEs come, go, move and sleep for as long as wanted.
+//! `online` runs it against a UPF on the network, `offline` against one in this process, without root;
+//! `churn` has UEs come, go, move and sleep for as long as wanted.
 
 mod args;
 mod churn;

@@ -107,7 +107,7 @@ pub(crate) fn syntax(
     }
 }
 
-/// What [`super::check`] found.
+/// What `check` found.
 pub fn faults(path: &Path, text: String, faults: Vec<Fault>) -> ConfigFault {
     let lines: Vec<_> = faults
         .iter()

@@ -3,7 +3,7 @@
 //! `function` says what the node does. Each function has a type for its part of the file beside [`Base`], which all have; its
 //! schema is the reference of its fields.
 //!
-//! Serde finds what is misspelt or of the wrong kind, [`check`] what is impossible together; either way
+//! Serde finds what is misspelt or of the wrong kind, `check` what is impossible together; either way
 //! the user sees the file, the line, the field, and what is allowed.
 
 mod base;
