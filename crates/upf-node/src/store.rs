@@ -27,9 +27,9 @@ pub(super) enum StoreFault {
     /// Its files cannot be used.
     #[error("store.folder: {0}")]
     #[diagnostic(help("durability = \"off\" in [store] does without it"))]
-    Store(#[from] StoreError),
+    Store(String),
     /// The memory of usage counters cannot be used.
-    #[error("store.memory: {path}: {source}")]
+    #[error("store.memory: {path}: {error}")]
     #[diagnostic(help(
         "name a folder on a tmpfs, which no other node uses; durability = \"off\" in [store] does without it"
     ))]
@@ -37,7 +37,7 @@ pub(super) enum StoreFault {
         /// The file.
         path: String,
         /// What the kernel says.
-        source: io::Error,
+        error: io::Error,
     },
     /// What was recorded cannot be taken in.
     #[error("store.folder: {what}")]
@@ -62,6 +62,13 @@ impl StoreStatus {
             Durability::Process => "process",
             Durability::Disk => "disk",
         }
+    }
+}
+
+impl From<StoreError> for StoreFault {
+    /// Whole in one message: it names its own cause.
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
     }
 }
 
@@ -298,7 +305,7 @@ fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, Sto
 /// The memory of the usage counters of a store, and whether there is any of before.
 fn usage_memory(folder: &Path, store: u64) -> Result<(File, bool), StoreFault> {
     let path: PathBuf = folder.join(format!("usage-{store:016x}"));
-    let failed = |source| StoreFault::Memory { path: path.display().to_string(), source };
+    let failed = |error| StoreFault::Memory { path: path.display().to_string(), error };
     fs::create_dir_all(folder).map_err(failed)?;
     let file =
         File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
