@@ -218,6 +218,20 @@ impl<T> Outgoing<T> {
         Some(DueEvent::Again(again, kind))
     }
 
+    /// Takes out the requests that nobody is to answer any more.
+    pub(crate) fn withdraw(&mut self, is_over: impl Fn(&T) -> bool) -> Vec<Pending<T>> {
+        let over = self.pending.iter().filter(|(_, pending)| is_over(&pending.purpose));
+        let over: Vec<u32> = over.map(|(&sequence, _)| sequence).collect();
+        let mut withdrawn = Vec::with_capacity(over.len());
+        for sequence in over {
+            if let Some(pending) = self.pending.remove(&sequence) {
+                self.timers.remove(&(pending.due, sequence));
+                withdrawn.push(pending);
+            }
+        }
+        withdrawn
+    }
+
     /// What the outstanding requests are for.
     pub(crate) fn purposes(&self) -> impl Iterator<Item = &T> {
         self.pending.values().map(|pending| &pending.purpose)

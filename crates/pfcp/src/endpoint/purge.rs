@@ -139,6 +139,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// The sessions of a peer that restarted end; its association stays.
     pub(super) fn begin_anew(&mut self, now: Instants, id: AssociationId) {
+        self.withdraw_reports(id);
         let Some(association) = self.end_association(now, id) else { return };
         let held = Default::default();
         self.associations.insert(Association { sessions: 0, in_flight: 0, held, ..association });
@@ -210,7 +211,9 @@ impl<S: SessionService> Endpoint<S> {
         let at = self.purge.next;
         let part = self.sessions.part(at);
         let found = part.iter().filter(|&(&seid, binding)| self.is_ending_session(seid, binding));
-        let (found, count) = (found.map(|(&seid, _)| seid).collect(), part.len());
+        let (mut found, count) = (found.map(|(&seid, _)| seid).collect::<Vec<_>>(), part.len());
+        // A simulation repeats only if they go in some order.
+        found.sort_unstable();
         self.purge.doomed = found;
         self.purge.next = (at + 1) % PARTS;
         self.purge.selections.iter_mut().for_each(|selection| selection.parts_left -= 1);

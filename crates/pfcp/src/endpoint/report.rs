@@ -204,6 +204,22 @@ impl<S: SessionService> Endpoint<S> {
         self.resend(now.monotonic, ResentReport { to, bytes: pending.bytes(), report });
     }
 
+    /// A control plane has started anew. It has none of the sessions that it was told of, and may have others with the same SEIDs.
+    pub(super) fn withdraw_reports(&mut self, of: AssociationId) {
+        let is_theirs = |purpose: &Purpose| match purpose {
+            Purpose::Report(report) => report.association == of,
+            Purpose::LastUsage(id, _) => *id == of,
+            _ => false,
+        };
+        for pending in self.outgoing.withdraw(is_theirs) {
+            self.landed(&pending);
+            self.counters.reports_lost += 1;
+            if matches!(pending.purpose, Purpose::LastUsage(..)) {
+                self.last_report_answered(of);
+            }
+        }
+    }
+
     fn resend(&mut self, at: Instant, resent: ResentReport) {
         if self.resent.len() >= self.config.limits.outstanding {
             return self.report_lost(resent.report.seid, &resent.report.usage);

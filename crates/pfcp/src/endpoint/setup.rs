@@ -137,6 +137,7 @@ impl<S: SessionService> Endpoint<S> {
             return Ok(false);
         };
         let Some(addresses) = retained else {
+            self.withdraw_reports(old);
             self.end_association(now, old);
             self.associations.insert(association);
             return Ok(false);

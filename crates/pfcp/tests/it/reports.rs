@@ -38,6 +38,19 @@ fn a_report_is_sent_again_as_it_was() {
     }
 }
 
+/// It has none of its sessions, and may give their SEIDs to others.
+#[test]
+fn a_control_plane_that_started_anew_is_told_nothing_of_before() {
+    let (mut upf, now, seid) = with_session();
+    let report = rig::usage(1, 7, UsageReportTrigger::VOLTH, now.wall);
+    upf.service_mut().events.push_back(SessionEvent::Usage { seid: Seid(seid), reports: vec![report] });
+    assert_eq!(sent(&mut upf, now).len(), 1);
+    let later = rig::message(5, None, 99, &[rig::node_id(), rig::ie(96, &[0xe0, 0, 0, 9])].concat());
+    assert_eq!(rig::ask(&mut upf, now, &later).cause(), 1);
+    assert_eq!(upf.outstanding(), 0);
+    assert_eq!(sent(&mut upf, now.after(Retransmission::default().t1)), []);
+}
+
 /// Conformance: TS 29.244 7.5.8.3 | Usage reports have the elements that apply, and no others
 #[test]
 fn a_usage_report_has_what_was_measured() {
