@@ -86,6 +86,8 @@ pub(crate) struct Pending<T> {
     pub(crate) purpose: T,
     bytes: Arc<[u8]>,
     left: u32,
+    /// When it was sent last.
+    sent: Instant,
     due: Instant,
 }
 
@@ -162,7 +164,8 @@ impl<T> Outgoing<T> {
         let due = now + self.timing.t1;
         self.timers.insert((due, sequence));
         let transmit = Transmit { to, bytes: Arc::clone(&bytes) };
-        let pending = Pending { sequence, peer: to, kind, purpose, bytes, left: self.timing.n1, due };
+        let pending =
+            Pending { sequence, peer: to, kind, purpose, bytes, left: self.timing.n1, sent: now, due };
         self.pending.insert(sequence, pending);
         transmit
     }
@@ -198,19 +201,29 @@ impl<T> Outgoing<T> {
         Some(found)
     }
 
-    /// One request whose T1 has run out by `now`.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<DueEvent<T>> {
-        let &(due, sequence) = self.timers.first()?;
-        if due > now {
-            return None;
-        }
-        self.timers.pop_first();
-        let mut pending = self.pending.remove(&sequence)?;
+    /// One request whose T1 has run out by `now`. Nothing that was sent since `held` has left, but for heartbeats: for their
+    /// answers it is too early.
+    pub(crate) fn due(&mut self, now: Instant, held: Option<Instant>) -> Option<DueEvent<T>> {
+        let (sequence, mut pending) = loop {
+            let &(due, sequence) = self.timers.first()?;
+            if due > now {
+                return None;
+            }
+            self.timers.pop_first();
+            let Some(mut pending) = self.pending.remove(&sequence) else { continue };
+            let has_left = held.is_none_or(|held| pending.sent < held);
+            if has_left || pending.kind == MsgType::HeartbeatRequest {
+                break (sequence, pending);
+            }
+            pending.due = now + self.timing.t1;
+            self.timers.insert((pending.due, sequence));
+            self.pending.insert(sequence, pending);
+        };
         if pending.left == 0 {
             return Some(DueEvent::Exhausted(pending));
         }
         pending.left -= 1;
-        pending.due = now + self.timing.t1;
+        (pending.sent, pending.due) = (now, now + self.timing.t1);
         self.timers.insert((pending.due, sequence));
         let again = Transmit { to: pending.peer, bytes: Arc::clone(&pending.bytes) };
         let kind = pending.kind;
@@ -436,14 +449,38 @@ mod tests {
         let mut now = Instant::now();
         heartbeat(&mut outgoing, now);
         for _ in 0..timing.n1 {
-            assert!(outgoing.due(now).is_none());
+            assert!(outgoing.due(now, None).is_none());
             now += timing.t1;
             assert_eq!(outgoing.next_deadline(), Some(now));
-            assert!(matches!(outgoing.due(now), Some(DueEvent::Again(..))));
+            assert!(matches!(outgoing.due(now, None), Some(DueEvent::Again(..))));
         }
         now += timing.t1;
-        assert!(matches!(outgoing.due(now), Some(DueEvent::Exhausted(Pending { purpose: 7, .. }))));
+        assert!(matches!(outgoing.due(now, None), Some(DueEvent::Exhausted(Pending { purpose: 7, .. }))));
         assert_eq!((outgoing.len(), outgoing.next_deadline()), (0, None));
+    }
+
+    /// What waits for the disk is not given up before it has left.
+    #[test]
+    fn what_is_held_is_not_due() {
+        let timing = Retransmission::default();
+        let mut outgoing = Outgoing::new(timing, 10);
+        let began = Instant::now();
+        let report = (MsgType::SessionReportRequest, outgoing.sequence());
+        outgoing.send(began, PEER, report, vec![1], 7);
+        let mut now = began;
+        for _ in 0..10 {
+            now += timing.t1;
+            assert!(outgoing.due(now, Some(began)).is_none());
+        }
+        // It leaves, and a later one is held.
+        for _ in 0..timing.n1 {
+            now += timing.t1;
+            assert!(matches!(outgoing.due(now, None), Some(DueEvent::Again(..))));
+        }
+        now += timing.t1;
+        assert!(matches!(outgoing.due(now, Some(now)), Some(DueEvent::Exhausted(_))));
+        heartbeat(&mut outgoing, now);
+        assert!(matches!(outgoing.due(now + timing.t1, Some(now)), Some(DueEvent::Again(..))));
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub(super) struct Control {
     /// What survives this process.
     pub(super) store: NodeStore,
     pub(super) held: HeldAnswers,
+    /// When this turn began.
+    pub(super) turn_began: Instant,
     /// Control planes that are listened to; empty for all.
     pub(super) allow: Vec<Prefix>,
     /// Datagrams from elsewhere.
@@ -162,6 +164,7 @@ impl Control {
     fn turn(&mut self) {
         self.control.beat();
         self.wait();
+        self.turn_began = Instant::now();
         self.control_guard.turn();
         if let Some(percent) = self.lag.look(Instant::now()) {
             self.endpoint.set_lag(percent);
@@ -182,6 +185,7 @@ impl Control {
         }
         self.hear_tunnels();
         let mut out = Vec::new();
+        self.endpoint.set_held_since(self.held.since());
         self.endpoint.poll(Instants::now(), &mut out);
         self.send(&mut out, None);
         self.send_held();
@@ -337,7 +341,7 @@ impl Control {
                 // They say nothing but that the node is there.
                 let (heartbeats, others): (Vec<_>, Vec<_>) = out.drain(..).partition(is_heartbeat);
                 self.transmit(&heartbeats, from);
-                self.held.put(number.unwrap_or(0), others, from);
+                self.held.put(number.unwrap_or(0), self.turn_began, others, from);
             }
         }
         out.clear();
@@ -381,9 +385,19 @@ impl Control {
 /// Messages that wait until the journal has what they acknowledge or tell, in the order of its batches.
 #[derive(Debug, Default)]
 pub(super) struct HeldAnswers {
-    /// The batch, the messages, and the socket that was spoken to.
-    waiting: VecDeque<(u64, Vec<Transmit>, Option<usize>)>,
+    waiting: VecDeque<HeldBatch>,
     messages: usize,
+}
+
+/// Messages behind a batch.
+#[derive(Debug)]
+struct HeldBatch {
+    number: u64,
+    /// They were made after this.
+    since: Instant,
+    messages: Vec<Transmit>,
+    /// The socket that was spoken to.
+    from: Option<usize>,
 }
 
 impl HeldAnswers {
@@ -395,21 +409,26 @@ impl HeldAnswers {
         self.messages >= HELD_MAX
     }
 
-    /// Puts messages behind those that wait, and behind a batch.
-    fn put(&mut self, number: u64, messages: Vec<Transmit>, from: Option<usize>) {
+    /// Puts messages that were made after `since` behind those that wait, and behind a batch.
+    fn put(&mut self, number: u64, since: Instant, messages: Vec<Transmit>, from: Option<usize>) {
         if !messages.is_empty() {
             self.messages += messages.len();
-            self.waiting.push_back((number, messages, from));
+            self.waiting.push_back(HeldBatch { number, since, messages, from });
         }
     }
 
     /// Behind which batch the first wait.
     fn first(&self) -> Option<u64> {
-        self.waiting.front().map(|(number, ..)| *number)
+        self.waiting.front().map(|batch| batch.number)
+    }
+
+    /// Since when nothing that was made has left.
+    fn since(&self) -> Option<Instant> {
+        self.waiting.front().map(|batch| batch.since)
     }
 
     fn take(&mut self) -> Option<(Vec<Transmit>, Option<usize>)> {
-        let (_, messages, from) = self.waiting.pop_front()?;
+        let HeldBatch { messages, from, .. } = self.waiting.pop_front()?;
         self.messages -= messages.len();
         Some((messages, from))
     }

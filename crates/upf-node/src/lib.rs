@@ -304,6 +304,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         scrapes,
         store,
         held: HeldAnswers::default(),
+        turn_began: Instant::now(),
         allow: config.pfcp.allow.clone(),
         unknown_peers: 0,
         waiting: UnknownPeers::default(),

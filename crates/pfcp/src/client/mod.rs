@@ -399,7 +399,7 @@ impl Smf {
     /// Sends again what had no answer for T1.
     pub fn poll(&mut self, now: Instants, out: &mut Vec<Transmit>) {
         self.answered.expire(now.monotonic);
-        while let Some(due) = self.outgoing.due(now.monotonic) {
+        while let Some(due) = self.outgoing.due(now.monotonic, None) {
             match due {
                 DueEvent::Again(transmit, kind) => {
                     self.counters.retransmissions_sent += 1;

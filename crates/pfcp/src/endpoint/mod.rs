@@ -205,6 +205,8 @@ pub struct Endpoint<S> {
     refusals: RefusalLog,
     /// Takes down what is to be known after a restart.
     recorder: Recorder,
+    /// Since when what is sent waits for that.
+    held_since: Option<Instant>,
     /// Lines about reports that are refused.
     refused_reports: Throttle,
     /// Lines about set-ups in another's name.
@@ -234,6 +236,7 @@ impl<S: SessionService> Endpoint<S> {
             counters: Counters::default(),
             refusals: RefusalLog::default(),
             recorder: Recorder::default(),
+            held_since: None,
             refused_reports: Throttle::default(),
             claims: Throttle::default(),
             clock: NodeClock::new(now),
@@ -276,7 +279,7 @@ impl<S: SessionService> Endpoint<S> {
         let now = self.node_moment(now);
         self.answered.expire(now.monotonic);
         self.send_ended(now, out);
-        while let Some(due) = self.outgoing.due(now.monotonic) {
+        while let Some(due) = self.outgoing.due(now.monotonic, self.held_since) {
             match due {
                 DueEvent::Again(transmit, kind) => {
                     self.counters.retransmissions_sent += 1;
@@ -298,6 +301,12 @@ impl<S: SessionService> Endpoint<S> {
         self.release_associations(now, out);
         self.send_node_reports(now, out);
         self.purge_slice(now);
+    }
+
+    /// Says since when nothing that was sent has left, but for heartbeats; `None` if all has. T1 of such a request has not begun:
+    /// usage would be reported twice that is given up before its report leaves.
+    pub fn set_held_since(&mut self, since: Option<Instant>) {
+        self.held_since = since;
     }
 
     /// When [`Self::poll`] has something to do next, if it [has no more](Self::has_more) now. The service's events have no deadline here: the caller
