@@ -68,14 +68,46 @@ impl Flavor for Room<'_> {
     }
 }
 
+/// In how many counters the URRs of a session count, and in which the first does: to be read without unpacking.
+#[derive(Clone, Copy, Debug)]
+enum SessionCounters {
+    None,
+    One(UsageSlot),
+    Several(UsageSlot),
+}
+
+impl SessionCounters {
+    fn of(state: &SessionState) -> Self {
+        let mut slots = state.meters.values().flat_map(|meter| [Some(meter.slot), meter.dropped]).flatten();
+        match slots.next() {
+            None => Self::None,
+            Some(first) if slots.all(|slot| slot == first) => Self::One(first),
+            Some(first) => Self::Several(first),
+        }
+    }
+
+    const fn first(self) -> Option<UsageSlot> {
+        match self {
+            Self::None => None,
+            Self::One(first) | Self::Several(first) => Some(first),
+        }
+    }
+}
+
 /// One place for a session.
 #[derive(Debug)]
 struct PackedSlot {
     seid: Seid,
     packed: Option<Box<[u8]>>,
-    /// The counter of its first URR, to be read without unpacking.
-    counter: Option<UsageSlot>,
+    counters: SessionCounters,
 }
+
+impl PackedSlot {
+    const EMPTY: Self = Self { seid: Seid(0), packed: None, counters: SessionCounters::None };
+}
+
+// There are sixteen million.
+const _: () = assert!(size_of::<PackedSlot>() == 32);
 
 /// All sessions of the node, by their numbers.
 #[derive(Debug, Default)]
@@ -88,7 +120,7 @@ pub(super) struct PackedSessions {
     octets: Vec<u8>,
     /// Takes down what sessions are, for a restart.
     recorder: Recorder,
-    /// How many packets the first URR of each had counted when usage was recorded last: the low half.
+    /// How many packets the counters of each had counted when usage was recorded last, unless it was changed since: the low half.
     recorded: Vec<u32>,
 }
 
@@ -101,7 +133,7 @@ impl PackedSessions {
     /// A number for a new session.
     pub(super) fn reserve(&mut self) -> SessionIndex {
         SessionIndex(self.free.pop().unwrap_or_else(|| {
-            self.places.push(PackedSlot { seid: Seid(0), packed: None, counter: None });
+            self.places.push(PackedSlot::EMPTY);
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         }))
     }
@@ -112,18 +144,27 @@ impl PackedSessions {
     }
 
     /// Records what the counters of a session have counted, if packets have passed since that was done last.
+    #[allow(clippy::cast_possible_truncation)] // Places have 32 bits; of packets only whether they have changed is of interest.
     pub(super) fn record_usage(&mut self, at: usize, read: impl Fn(UsageSlot) -> Volume) {
-        let Some(slot) = self.places.get(at).and_then(|place| place.counter) else { return };
+        let Some(place) = self.places.get(at) else { return };
+        let (session, packets) = match place.counters {
+            SessionCounters::None => return,
+            SessionCounters::One(slot) => (None, read(slot).total_packets()),
+            SessionCounters::Several(_) => {
+                let session = self.unpack(SessionIndex(at as u32), place);
+                let slots = session.iter().flat_map(|session| session.state.slots());
+                let packets = slots.map(|slot| read(slot).total_packets()).sum();
+                (session, packets)
+            }
+        };
         if at >= self.recorded.len() {
             self.recorded.resize(self.places.len(), 0);
         }
-        #[allow(clippy::cast_possible_truncation)] // Only whether it has changed is of interest.
-        let packets = read(slot).total_packets() as u32;
+        let packets = packets as u32;
         if std::mem::replace(&mut self.recorded[at], packets) == packets {
             return;
         }
-        let index = SessionIndex(u32::try_from(at).unwrap_or(u32::MAX));
-        let session = self.places.get(at).and_then(|place| self.unpack(index, place));
+        let session = session.or_else(|| self.get(SessionIndex(at as u32)));
         for slot in session.iter().flat_map(|session| session.state.slots()) {
             self.recorder.put(Kind::Usage, slot.0.into(), |record| {
                 if let Ok(octets) = postcard::to_allocvec(&read(slot)) {
@@ -171,7 +212,7 @@ impl PackedSessions {
             return None;
         }
         while self.places.len() <= place {
-            self.places.push(PackedSlot { seid: Seid(0), packed: None, counter: None });
+            self.places.push(PackedSlot::EMPTY);
         }
         Some(session)
     }
@@ -220,12 +261,13 @@ impl PackedSessions {
                     Some(before) => self.dictionary.forget(before),
                     None => self.len += 1,
                 }
-                let counter = session.state.meters.values().next().map(|meter| meter.slot);
-                *place = PackedSlot {
-                    seid: session.seid,
-                    packed: Some(self.dictionary.keep(&self.octets)),
-                    counter,
-                };
+                let counters = SessionCounters::of(&session.state);
+                let packed = Some(self.dictionary.keep(&self.octets));
+                *place = PackedSlot { seid: session.seid, packed, counters };
+                // It may be another session, or count elsewhere.
+                if let Some(recorded) = self.recorded.get_mut(session.index.0 as usize) {
+                    *recorded = 0;
+                }
             }
             // Bytes in memory take every value that rules can have.
             Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
@@ -264,7 +306,7 @@ impl PackedSessions {
         if let Some(packed) = place.packed.take() {
             self.dictionary.forget(&packed);
         }
-        place.counter = None;
+        place.counters = SessionCounters::None;
         self.len -= 1;
         Some(session)
     }
@@ -278,7 +320,7 @@ impl PackedSessions {
     ) -> (impl Iterator<Item = UsageSlot> + '_, Option<usize>) {
         let end = first.saturating_add(count).min(self.places.len());
         let places = self.places.get(first..end).unwrap_or_default();
-        (places.iter().filter_map(|place| place.counter), (end < self.places.len()).then_some(end))
+        (places.iter().filter_map(|place| place.counters.first()), (end < self.places.len()).then_some(end))
     }
 
     /// The sessions of a subscriber. Their places are all looked at: some 20 ms a million.
