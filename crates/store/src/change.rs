@@ -1,5 +1,6 @@
 //! What of a node's state is kept, and changes of it that are yet to be written.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a number names.
@@ -75,7 +76,19 @@ const HEAD: usize = 13;
 
 /// Takes down changes until they are written. Clones record into the same batch. By default it takes down nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Recorder(Option<Arc<Mutex<Vec<u8>>>>);
+pub struct Recorder(Option<Arc<Records>>);
+
+#[derive(Debug, Default)]
+struct Records {
+    batch: Mutex<Vec<u8>>,
+    /// How often a batch was taken out, and how often that was when all of them were written.
+    taken: AtomicU64,
+    written: AtomicU64,
+}
+
+/// A moment between two changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment(u64);
 
 impl Recorder {
     /// One that takes down changes.
@@ -108,14 +121,34 @@ impl Recorder {
 
     /// Takes what was recorded out of it, into room that is empty.
     pub fn take(&self, room: &mut Vec<u8>) {
-        if let Some(mut batch) = self.batch() {
+        if let Some(records) = &self.0
+            && let Some(mut batch) = self.batch()
+        {
             std::mem::swap(&mut *batch, room);
+            records.taken.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// All that was taken out of it is written: it outlives the process.
+    pub fn wrote_all(&self) {
+        if let Some(records) = &self.0 {
+            records.written.store(records.taken.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// This moment.
+    pub fn moment(&self) -> Moment {
+        Moment(self.0.as_ref().map_or(0, |records| records.taken.load(Ordering::Relaxed) + 1))
+    }
+
+    /// Whether all that was recorded before a moment outlives the process, or nothing does.
+    pub fn is_written(&self, moment: Moment) -> bool {
+        self.0.as_ref().is_none_or(|records| records.written.load(Ordering::Relaxed) >= moment.0)
     }
 
     fn batch(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
         // Octets are whole between two calls, whoever panicked.
-        self.0.as_ref().map(|batch| batch.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.as_ref().map(|records| records.batch.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -180,6 +213,24 @@ mod tests {
         batch.clear();
         recorder.take(&mut batch);
         assert!(batch.is_empty(), "taken already");
+    }
+
+    #[test]
+    fn what_is_written_is_known_by_its_moment() {
+        let recorder = Recorder::on();
+        recorder.remove(Kind::Peer, 7);
+        let first = recorder.moment();
+        let (mut batch, mut next) = (Vec::new(), Vec::new());
+        recorder.take(&mut batch);
+        let second = recorder.moment();
+        assert!(!recorder.is_written(first));
+        recorder.wrote_all();
+        assert!(recorder.is_written(first) && !recorder.is_written(second));
+        recorder.take(&mut next);
+        recorder.wrote_all();
+        assert!(recorder.is_written(second));
+        let off = Recorder::default();
+        assert!(off.is_written(off.moment()), "nothing is to wait for");
     }
 
     #[test]

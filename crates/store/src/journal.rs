@@ -152,6 +152,7 @@ impl Journal {
             self.failures += u64::from(self.is_failing);
             written?;
         }
+        self.recorder.wrote_all();
         Ok(self.next_batch - 1)
     }
 

@@ -37,7 +37,7 @@ mod tail;
 #[cfg(feature = "disk")]
 pub mod tools;
 
-pub use change::{Change, Kind, Malformed, Recorder, changes};
+pub use change::{Change, Kind, Malformed, Moment, Recorder, changes};
 #[cfg(feature = "disk")]
 pub use error::StoreError;
 #[cfg(feature = "disk")]

@@ -124,6 +124,7 @@ fn index_of(number: u64) -> Result<SessionIndex, NoSession> {
 impl Upf {
     /// Has changes of sessions taken down, so that they can be [restored](Upf::restore) after a restart.
     pub fn record_by(&mut self, recorder: Recorder) {
+        self.slots.record_by(recorder.clone());
         self.sessions.record_by(recorder);
     }
 

@@ -1,7 +1,9 @@
 //! Which counters are not in use.
 
+use std::collections::VecDeque;
 use std::io;
 
+use kaido_store::{Moment, Recorder};
 use kaido_table::{LineCursor, LineSlab};
 
 use super::{UsageCounters, UsageSlot};
@@ -17,6 +19,11 @@ pub(crate) struct FreeSlots {
     bound: u32,
     /// Given back, the last first. A place that was a counter's stays one: a worker that comes late miscounts, and no more.
     free: Vec<UsageSlot>,
+    /// Given back, the first first, and not yet to be taken: after a restart they are their owners', until it is written that those
+    /// have ended.
+    ended: VecDeque<(Moment, UsageSlot)>,
+    /// Says what is written.
+    recorder: Recorder,
     /// Where there are places that were never a counter's; else they lie in a row, behind all that were.
     lines: Option<FreshSlots>,
 }
@@ -37,7 +44,13 @@ impl FreeSlots {
             near_records: LineSlab::cursor(RECORDS),
             apart: LineSlab::cursor(0),
         });
-        Self { used: 0, bound: counters.len, free: Vec::new(), lines }
+        let (ended, recorder) = Default::default();
+        Self { used: 0, bound: counters.len, free: Vec::new(), ended, recorder, lines }
+    }
+
+    /// Has changes taken down, by which owners end.
+    pub(crate) fn record_by(&mut self, recorder: Recorder) {
+        self.recorder = recorder;
     }
 
     /// Takes counters that were in use before a restart, in rising order, before any other is taken. Those that lie in memory which
@@ -81,6 +94,13 @@ impl FreeSlots {
         counters: &UsageCounters,
         cursor: impl FnOnce(&mut FreshSlots) -> &mut LineCursor,
     ) -> Option<UsageSlot> {
+        while let Some(&(moment, slot)) = self.ended.front()
+            && self.recorder.is_written(moment)
+        {
+            self.ended.pop_front();
+            self.used -= 1;
+            self.free.push(slot);
+        }
         if self.used == self.bound {
             return None;
         }
@@ -101,13 +121,13 @@ impl FreeSlots {
     /// Takes back a counter that no record names any more.
     pub(crate) fn give_back(&mut self, slot: UsageSlot, counters: &UsageCounters) {
         counters.end(slot);
-        self.used -= 1;
-        self.free.push(slot);
+        self.ended.push_back((self.recorder.moment(), slot));
     }
 
     /// How many are in use, in percent.
     pub(crate) fn used(&self) -> u8 {
-        percent(self.used.into(), self.bound.into())
+        let ended = u32::try_from(self.ended.len()).unwrap_or(u32::MAX);
+        percent(self.used.saturating_sub(ended).into(), self.bound.into())
     }
 }
 
@@ -136,6 +156,23 @@ mod tests {
         assert_eq!(counters.read(UsageSlot(5)).uplink_bytes, 7);
         let mut few = FreeSlots::of(&counters);
         assert!(few.claim(&[UsageSlot(8)], &counters).is_err());
+    }
+
+    /// Else the owner that comes back after a restart has the counts of another.
+    #[test]
+    fn a_counter_is_not_anothers_before_the_end_of_its_owner_is_written() {
+        let counters = UsageCounters::among(LineSlab::new(70).unwrap(), 8);
+        let (mut free, recorder) = (FreeSlots::of(&counters), Recorder::on());
+        free.record_by(recorder.clone());
+        let first = free.take(&counters).unwrap();
+        counters.begin_at(first, &Volume { uplink_bytes: 7, ..Volume::default() });
+        free.give_back(first, &counters);
+        assert_ne!(free.take(&counters), Some(first));
+        recorder.take(&mut Vec::new());
+        assert_ne!(free.take(&counters), Some(first));
+        assert_eq!(counters.read(first).uplink_bytes, 7);
+        recorder.wrote_all();
+        assert_eq!(free.take(&counters), Some(first));
     }
 
     #[test]

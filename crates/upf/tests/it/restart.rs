@@ -6,10 +6,10 @@ use std::fs::File;
 
 use kaido_n4::{
     BitRate, CreatedPdr, Establishment, Modification, Qer, QerId, Seid, SessionEvent, SessionService, Teid,
-    UpdateFar, UrrId, Volume,
+    UpdateFar, Urr, UrrId, Volume,
 };
 use kaido_store::{Kind, Recorder, changes};
-use kaido_upf::control::{NoSession, RestoredSessions};
+use kaido_upf::control::{NoSession, RestoredSessions, recorded_volume};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::fixture::packets::{downlink, udp, uplink};
@@ -41,6 +41,7 @@ impl Life {
     fn read(&mut self) {
         let mut batch = Vec::new();
         self.recorder.take(&mut batch);
+        self.recorder.wrote_all();
         for change in changes(&batch).map(Result::unwrap) {
             if change.kind != Kind::Session {
                 assert!(change.kind == Kind::Usage && change.value.is_none(), "a counter is nobody's");
@@ -232,6 +233,40 @@ fn without_the_memory_of_the_counters_nothing_is_charged_twice() {
     life.pass_times(4);
     (life, _) = life.again(false, |_| volume(9));
     assert_eq!(reported(&mut life), volume(2));
+}
+
+/// Which counters are written when usage is.
+fn recorded_usage(life: &mut Life) -> Vec<Volume> {
+    life.rig.upf.record_usage(0, 100);
+    let mut batch = Vec::new();
+    life.recorder.take(&mut batch);
+    let of_usage = changes(&batch).map(Result::unwrap).filter(|change| change.kind == Kind::Usage);
+    of_usage.filter_map(|change| recorded_volume(change.value?)).collect()
+}
+
+#[test]
+fn usage_of_every_rule_is_written() {
+    let mut life = Life::first();
+    let mut request = SessionPlan::ipv4(7).establishment();
+    request.urrs.push(Urr { id: UrrId(2), ..request.urrs[0].clone() });
+    request.pdrs[1].urr_ids = vec![UrrId(2)];
+    life.rig.upf.establish(&request, now()).unwrap();
+    assert_eq!(recorded_usage(&mut life), [], "no packet has passed");
+    life.rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 72)));
+    let downlink_packets: u64 = recorded_usage(&mut life).iter().map(|volume| volume.downlink_packets).sum();
+    assert_eq!(downlink_packets, 1);
+    assert_eq!(recorded_usage(&mut life), [], "it is written already");
+}
+
+#[test]
+fn usage_of_a_session_in_the_place_of_another_is_written() {
+    let mut life = Life::first();
+    for _ in 0..3 {
+        let seid = life.rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
+        life.pass_times(2);
+        assert_eq!(recorded_usage(&mut life), [volume(2)]);
+        life.rig.upf.delete(seid, now()).unwrap();
+    }
 }
 
 #[test]
