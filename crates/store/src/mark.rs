@@ -69,7 +69,8 @@ impl Mark {
         matches!(self, Self::Boot(of) if of != boot)
     }
 
-    /// Writes this mark. Files that were good for one boot alone are brought to the disk before they are said to be good for any.
+    /// Writes this mark. Files are brought to the disk before they are said to be good for any boot, and also where they are said to
+    /// be: a process that was killed may have written what it did not sync, and what is read counts as durable.
     pub(crate) fn replace(
         self,
         before: Option<Self>,
@@ -77,13 +78,16 @@ impl Mark {
         snapshot: &Snapshot,
         segments: &[Segment],
     ) -> Result<(), StoreError> {
-        if before == Some(self) {
-            return Ok(());
-        }
         if self == Self::Disk {
             sync(snapshot, segments.iter().map(|segment| segment.path.as_path()))?;
+            File::open(folder)
+                .and_then(|folder| folder.sync_all())
+                .map_err(StoreError::file(folder, "sync"))?;
         }
-        self.write(folder)
+        match before == Some(self) {
+            true => Ok(()),
+            false => self.write(folder),
+        }
     }
 
     pub(crate) fn write(self, folder: &Path) -> Result<(), StoreError> {
