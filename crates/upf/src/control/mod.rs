@@ -169,6 +169,11 @@ impl Upf {
         self.memory_is_short = is_short;
     }
 
+    /// Has SEIDs and TEIDs follow from a number, for a simulation that must repeat: whoever knows it can guess them.
+    pub fn issue_by(&mut self, secret: u64) {
+        self.secret = Seed::fixed(secret);
+    }
+
     /// What control and workers share.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
