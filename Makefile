@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel demo test test-all fuzz soak bench bench-micro dependencies mutants lint doc reference arrows clean
+.PHONY: help setup build wheel demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ bench-micro: build ## Measure the user plane in memory, below two minutes
 
 fuzz: setup ## Run each fuzz target for ten minutes
 	@scripts/fuzz
+
+simulate: ## Simulate crashes of a node from SEED on, each of STEPS; COUNT seeds, or without end
+	@scripts/cargo run --quiet --release --package kaido-simulate -- --seed $(or $(SEED),1) --steps $(or $(STEPS),20000) $(if $(DURABILITY),--durability $(DURABILITY)) $(if $(COUNT),--count $(COUNT))
 
 soak: ## Run a node under churn and traffic for an hour
 	@scripts/soak

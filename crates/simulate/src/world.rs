@@ -1,0 +1,505 @@
+//! The run: what happens in a step, and where things go wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use kaido_engine::FramePool;
+use kaido_pfcp::{Instants, Transmit};
+use kaido_store::{Durability, Recorder};
+
+use crate::checks;
+use crate::events::EventLog;
+use crate::faults::Sabotage;
+use crate::message::Message;
+use crate::network::{Link, Towards};
+use crate::node::{Machine, Process, Start};
+use crate::options::Options;
+use crate::random::Random;
+use crate::session::{Octets, State};
+use crate::smf::{ControlPlane, Turn};
+use crate::store::{Kept, ModelStore, RealStore, Store};
+use crate::summary::{Failure, Summary};
+use crate::traffic;
+use crate::trouble::CrashPoint;
+
+/// When every run begins.
+const BEGINS: Duration = Duration::from_secs(1_800_000_000);
+/// How often usage is recorded for the next start of the machine.
+const CHECKPOINTS: Duration = Duration::from_secs(4);
+/// Steps between two moments at which all comes to rest.
+const STEPS_TO_REST: u64 = 1200;
+/// How long it takes at most until all has come to rest.
+const REST_MAX: Duration = Duration::from_secs(180);
+/// N1 and T1 of a report, and the time that one is on its way.
+const GIVEN_UP: Duration = Duration::from_secs(14);
+
+/// Runs a seed.
+///
+/// # Errors
+/// What was wrong, with what happened before.
+pub fn run(options: &Options) -> Result<Summary, Box<Failure>> {
+    let failed = |step, what, events| Box::new(Failure { options: options.clone(), step, what, events });
+    let mut world = World::new(options).map_err(|what| failed(0, what, Vec::new()))?;
+    let done = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let what = match done {
+        Ok(Ok(())) => return Ok(world.summary()),
+        Ok(Err(what)) => what,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+        }
+    };
+    Err(failed(world.step, what, world.log.last().map(str::to_owned).collect()))
+}
+
+/// Usage of sessions as it was recorded.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    /// The batch behind which it is durable.
+    pub(crate) batch: u64,
+    /// What had passed, and what of that may have been lost before, by control plane, its life, and its SEID.
+    pub(crate) passed: BTreeMap<(u8, u64, u64), (Octets, Octets)>,
+}
+
+/// What a step is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Control planes ask, and faults come.
+    Rough,
+    /// All comes to rest.
+    Resting,
+    /// Associations are released, and nobody asks for one.
+    Over,
+}
+
+pub(crate) struct World {
+    pub(crate) options: Options,
+    pub(crate) began: Instants,
+    pub(crate) time: Duration,
+    pub(crate) step: u64,
+    pub(crate) log: EventLog,
+    pub(crate) machine: Machine,
+    pub(crate) store: Store,
+    pub(crate) process: Option<Process>,
+    pub(crate) starts_at: Duration,
+    /// The Recovery Time Stamp that control planes were told first.
+    pub(crate) recovery: Option<u32>,
+    pub(crate) control_planes: Vec<ControlPlane>,
+    pub(crate) links: Vec<Link>,
+    /// A control plane is to be cut off as soon as it may be.
+    pub(crate) to_cut: Vec<bool>,
+    pub(crate) cut_until: Vec<Duration>,
+    pub(crate) phase: Phase,
+    pub(crate) store_fails_until: Duration,
+    pub(crate) crash: Option<CrashPoint>,
+    pub(crate) checkpoint_at: Duration,
+    /// Begun and not done.
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// Done, oldest first.
+    pub(crate) checkpoints: VecDeque<Checkpoint>,
+    pub(crate) next: u32,
+    pub(crate) faults: Random,
+    pub(crate) packets: Random,
+    pub(crate) syncs: Random,
+    pub(crate) summary: Summary,
+}
+
+thread_local! {
+    /// Frames are not given back to the system, so all runs of a thread share them.
+    static POOL: std::cell::OnceCell<&'static FramePool> = const { std::cell::OnceCell::new() };
+}
+
+fn pool() -> Result<&'static FramePool, String> {
+    POOL.with(|pool| match pool.get() {
+        Some(pool) => Ok(*pool),
+        None => {
+            let made = Machine::pool()?;
+            Ok(*pool.get_or_init(|| made))
+        }
+    })
+}
+
+impl World {
+    fn new(options: &Options) -> Result<Self, String> {
+        let random = Random::new(options.seed);
+        let mut faults = random.fork(1);
+        let nanos = Duration::from_nanos(faults.below(1_000_000_000));
+        let began = Instants { monotonic: Instant::now(), wall: UNIX_EPOCH + BEGINS + nanos };
+        let store = match &options.folder {
+            Some(folder) => Store::Real(RealStore::new(folder)),
+            None => Store::Model(ModelStore::new(options.durability, options.sabotage)),
+        };
+        let numbers = 0..options.control_planes;
+        let control_plane = |number: u8| {
+            ControlPlane::new(number, options.sessions_max, random.fork(100 + u64::from(number)), began.wall)
+        };
+        let count = usize::from(options.control_planes);
+        Ok(Self {
+            began,
+            time: Duration::ZERO,
+            step: 0,
+            log: EventLog::new(options.lines),
+            machine: Machine::new(pool()?)?,
+            store,
+            process: None,
+            starts_at: Duration::ZERO,
+            recovery: None,
+            control_planes: numbers.clone().map(control_plane).collect(),
+            links: numbers.map(|number| Link::new(random.fork(200 + u64::from(number)))).collect(),
+            to_cut: vec![false; count],
+            cut_until: vec![Duration::ZERO; count],
+            phase: Phase::Rough,
+            store_fails_until: Duration::ZERO,
+            crash: None,
+            checkpoint_at: CHECKPOINTS,
+            checkpoint: None,
+            checkpoints: VecDeque::new(),
+            next: 0,
+            faults,
+            packets: random.fork(2),
+            syncs: random.fork(3),
+            summary: Summary::default(),
+            options: options.clone(),
+        })
+    }
+
+    fn now(&self) -> Instants {
+        self.began.after(self.time)
+    }
+
+    fn summary(&self) -> Summary {
+        let sum = |of: fn(&ControlPlane) -> u64| self.control_planes.iter().map(of).sum();
+        Summary {
+            steps: self.step,
+            seconds: self.time.as_secs(),
+            digest: self.log.digest(),
+            events: self.log.count(),
+            established: sum(|smf| smf.counts.established),
+            deleted: sum(|smf| smf.counts.deleted),
+            changed: sum(|smf| smf.counts.changed),
+            reports: sum(|smf| smf.counts.reports),
+            repeated: sum(|smf| smf.counts.repeated),
+            unanswered: sum(|smf| smf.counts.unanswered),
+            ..self.summary
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for step in 1..=self.options.steps {
+            self.step()?;
+            if step % STEPS_TO_REST == 0 || step == self.options.steps {
+                self.rest()?;
+            }
+        }
+        self.end()
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.step += 1;
+        let is_long = self.phase == Phase::Rough && self.faults.happens(60_000);
+        self.time += if is_long { self.faults.span(50_000, 900_000) } else { self.faults.span(500, 40_000) };
+        self.log.step(self.step, self.time);
+        self.store.turn(self.time, &mut self.syncs);
+        if self.phase == Phase::Rough {
+            self.trouble()?;
+        }
+        self.mend();
+        self.start()?;
+        self.control_planes_turn()?;
+        self.node_turn()?;
+        checks::unique(&self.control_planes)
+    }
+
+    /// Starts the node, when it is time.
+    fn start(&mut self) -> Result<(), String> {
+        if self.process.is_some() || self.starts_at > self.time {
+            return Ok(());
+        }
+        let (kept, recorder): (Kept, Recorder) = self.store.open()?;
+        // The process may end while it starts, too.
+        let ends_after =
+            (self.phase == Phase::Rough && self.faults.happens(100_000)).then(|| self.faults.place(40));
+        let start = Start {
+            now: self.now(),
+            ends_after,
+            secret: self.syncs.number(),
+            answers_first: self.options.sabotage == Some(Sabotage::AnswersFirst),
+            other_recovery: self.options.sabotage == Some(Sabotage::OtherRecovery),
+        };
+        self.process = Process::start(&mut self.machine, (&kept, &recorder), start)?;
+        let is_there = self.process.is_some();
+        self.log.note(format_args!("the node starts with {} records: {is_there}", kept.len()));
+        if !is_there {
+            self.process_ends(CrashPoint::Idle)?;
+        }
+        Ok(())
+    }
+
+    fn control_planes_turn(&mut self) -> Result<(), String> {
+        for at in 0..self.control_planes.len() {
+            let mut out = Vec::new();
+            let time = self.time;
+            let received: Vec<_> = std::iter::from_fn(|| self.links[at].next(time, Towards::Smf)).collect();
+            if self.control_planes[at].up_at > time {
+                continue;
+            }
+            let (now, phase) = (self.now(), self.phase);
+            // What was on its way when it was reached again may be given up yet.
+            let may_be_given_up = self.cut_until[at] + GIVEN_UP > time;
+            let Self { control_planes, recovery, log, next, .. } = self;
+            let smf = &mut control_planes[at];
+            smf.may_miss_reports = may_be_given_up;
+            let was_associated = smf.is_associated;
+            let mut turn = Turn { now, time, out: &mut out, log, next };
+            for (_, bytes) in received {
+                smf.receive(&bytes, recovery, &mut turn)?;
+            }
+            smf.poll(&mut turn)?;
+            match phase {
+                Phase::Rough => smf.act(&mut turn),
+                Phase::Resting => {
+                    smf.associate(&mut turn);
+                    smf.delete_again(&mut turn);
+                }
+                Phase::Over => {}
+            }
+            if self.control_planes[at].is_associated && !was_associated {
+                // A report to its life before might be taken for one of a session that has the SEID now.
+                self.links[at].clear_answers();
+            }
+            self.send_from(at, &out);
+        }
+        Ok(())
+    }
+
+    fn send_from(&mut self, at: usize, out: &[Transmit]) {
+        for transmit in out {
+            let delivery = self.links[at].send(self.time, Towards::Node, &transmit.bytes);
+            let kind = Message::read(&transmit.bytes).map_or(0, |message| message.kind);
+            self.log.note(format_args!("smf {at} sends {kind}: {delivery:?}"));
+        }
+    }
+
+    fn node_turn(&mut self) -> Result<(), String> {
+        let mut received = Vec::new();
+        let time = self.time;
+        for (at, link) in self.links.iter_mut().enumerate() {
+            let next = || link.next(time, Towards::Node).map(|(when, bytes)| (when, at, bytes));
+            received.extend(std::iter::from_fn(next));
+        }
+        received.sort_by_key(|(when, at, _)| (*when, *at));
+        let now = self.now();
+        let Some(process) = &mut self.process else { return Ok(()) };
+        if let Some(checkpoint) = &mut self.checkpoint
+            && process.record_usage()
+        {
+            checkpoint.batch = self.store.next_number();
+            self.checkpoints.extend(self.checkpoint.take());
+        }
+        let mut out = Vec::new();
+        for (_, at, bytes) in received {
+            process.endpoint.handle(now, self.control_planes[at].address, &bytes, &mut out);
+        }
+        if self.phase == Phase::Rough {
+            self.traffic()?;
+        }
+        if self.ends_at(CrashPoint::BeforeFlush)? {
+            return Ok(());
+        }
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let leaves = process.send(now, &mut self.store, out);
+        if self.ends_at(CrashPoint::BeforeAnswers)? {
+            return Ok(());
+        }
+        self.transmit(leaves);
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let mut out = Vec::new();
+        process.poll(now, &mut out);
+        if self.ends_at(CrashPoint::AfterPoll)? {
+            return Ok(());
+        }
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let mut leaves = process.send(now, &mut self.store, out);
+        leaves.extend(process.send_held(&self.store));
+        self.transmit(leaves);
+        self.begin_checkpoint();
+        self.ends_at(CrashPoint::Idle)?;
+        Ok(())
+    }
+
+    fn ends_at(&mut self, point: CrashPoint) -> Result<bool, String> {
+        let ends = self.crash == Some(point);
+        if ends {
+            self.process_ends(point)?;
+        }
+        Ok(ends)
+    }
+
+    fn begin_checkpoint(&mut self) {
+        if self.options.durability != Durability::Disk
+            || self.checkpoint_at > self.time
+            || self.checkpoint.is_some()
+        {
+            return;
+        }
+        let Some(process) = &mut self.process else { return };
+        process.begin_checkpoint();
+        self.checkpoint_at = self.time + CHECKPOINTS;
+        let mut passed = BTreeMap::new();
+        for smf in &self.control_planes {
+            let of = |(&seid, session): (&u64, &crate::session::Session)| {
+                ((smf.number, smf.life, seid), (session.passed, session.may_be_lost))
+            };
+            passed.extend(smf.sessions.iter().map(of));
+        }
+        self.checkpoint = Some(Checkpoint { batch: 0, passed });
+        self.settle_checkpoints(false);
+    }
+
+    /// Sends messages of the node. Those of one moment come in an order that the node may choose.
+    fn transmit(&mut self, mut out: Vec<Transmit>) {
+        let order =
+            |transmit: &Transmit| Message::read(&transmit.bytes).map(|message| (message.kind, message.seid));
+        out.sort_by_key(|transmit| (transmit.to, order(transmit)));
+        for Transmit { to, bytes } in out {
+            let Some(at) = self.control_planes.iter().position(|smf| smf.address == to) else { continue };
+            let delivery = self.links[at].send(self.time, Towards::Smf, &bytes);
+            let Some(message) = Message::read(&bytes) else { continue };
+            let (kind, seid, usage) = (message.kind, message.seid, message.usage());
+            self.log
+                .note(format_args!("the node sends {kind} of {seid:?} to smf {at}: {delivery:?} {usage:?}"));
+        }
+    }
+
+    /// Packets of some sessions.
+    fn traffic(&mut self) -> Result<(), String> {
+        let now = self.now();
+        let Some(process) = &mut self.process else { return Ok(()) };
+        for smf in &mut self.control_planes {
+            if self.packets.happens(300_000) {
+                continue;
+            }
+            let mut open: Vec<_> =
+                smf.sessions.values_mut().filter(|session| traffic::has_traffic(session)).collect();
+            if open.is_empty() {
+                continue;
+            }
+            let at = self.packets.place(open.len());
+            traffic::pass(process, now, open[at], &mut self.packets)?;
+            self.summary.packets += 1;
+        }
+        Ok(())
+    }
+
+    /// Lets all come to rest, and looks whether what is there is what was acknowledged.
+    fn rest(&mut self) -> Result<(), String> {
+        self.phase = Phase::Resting;
+        self.crash = None;
+        self.drain()?;
+        self.check()?;
+        self.summary.rests += 1;
+        self.phase = Phase::Rough;
+        Ok(())
+    }
+
+    /// Looks whether what is there is what was acknowledged, and whether what was reported is what passed.
+    fn check(&mut self) -> Result<(), String> {
+        // Whatever was counted is asked for.
+        for at in 0..self.control_planes.len() {
+            let active: Vec<u64> = self.up(at).collect();
+            for seids in active.chunks(16) {
+                self.ask(at, |smf, turn| {
+                    seids.iter().for_each(|&seid| smf.query(turn, seid));
+                    smf.heartbeat(turn);
+                });
+                self.drain()?;
+            }
+        }
+        self.compare()
+    }
+
+    fn up(&self, at: usize) -> impl Iterator<Item = u64> + '_ {
+        self.control_planes[at].sessions.iter().filter(|(_, session)| session.is_up()).map(|(&seid, _)| seid)
+    }
+
+    fn ask(&mut self, at: usize, what: impl FnOnce(&mut ControlPlane, &mut Turn<'_>)) {
+        let (now, time, mut out) = (self.now(), self.time, Vec::new());
+        let Self { control_planes, log, next, .. } = self;
+        what(&mut control_planes[at], &mut Turn { now, time, out: &mut out, log, next });
+        self.send_from(at, &out);
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        let until = self.time + REST_MAX;
+        loop {
+            self.step()?;
+            let is_quiet = self.process.as_ref().is_some_and(Process::is_quiet)
+                && self.store.is_settled()
+                && self.links.iter().all(Link::is_empty)
+                && self.control_planes.iter().all(|smf| smf.is_associated && smf.is_quiet());
+            if is_quiet {
+                return Ok(());
+            }
+            if self.time > until {
+                let waits = |smf: &ControlPlane| (smf.is_associated, smf.is_quiet());
+                let node = self.process.as_ref().map(|process| {
+                    (process.is_quiet(), process.endpoint.outstanding(), process.endpoint.has_more())
+                });
+                return Err(format!(
+                    "it does not come to rest: associated and quiet {:?}; node quiet, outstanding, has more {node:?}; store {}",
+                    self.control_planes.iter().map(waits).collect::<Vec<_>>(),
+                    self.store.is_settled()
+                ));
+            }
+        }
+    }
+
+    fn compare(&mut self) -> Result<(), String> {
+        let now = self.now();
+        let Some(process) = &mut self.process else { return Err("there is no node".to_owned()) };
+        checks::sessions(process, &self.control_planes)?;
+        for smf in &mut self.control_planes {
+            for (seid, session) in &mut smf.sessions {
+                session
+                    .check_usage()
+                    .map_err(|what| format!("session {seid} of smf {}: {what}", smf.number))?;
+                if session.is_up() {
+                    traffic::pass(process, now, session, &mut self.packets)?;
+                }
+            }
+            // Nothing more is told of these.
+            smf.sessions.retain(|_, session| session.state != State::Ended);
+        }
+        Ok(())
+    }
+
+    /// Ends sessions, then associations: nothing is left.
+    fn end(&mut self) -> Result<(), String> {
+        self.phase = Phase::Resting;
+        for at in 0..self.control_planes.len() {
+            let half: Vec<u64> = self.up(at).step_by(2).collect();
+            for seids in half.chunks(16) {
+                self.ask(at, |smf, turn| seids.iter().for_each(|&seid| smf.delete(turn, seid)));
+                self.drain()?;
+            }
+        }
+        self.check()?;
+        for at in 0..self.control_planes.len() {
+            self.ask(at, ControlPlane::release);
+        }
+        // Long enough for a request that comes again.
+        let until = self.time + Duration::from_secs(20);
+        self.phase = Phase::Over;
+        while self.time < until {
+            self.step()?;
+        }
+        let Some(process) = &self.process else { return Err("there is no node".to_owned()) };
+        checks::nothing(process, self.store.kept())?;
+        self.process_ends(CrashPoint::Idle)?;
+        self.time += Duration::from_secs(5);
+        self.start()?;
+        let Some(process) = &self.process else { return Err("there is no node".to_owned()) };
+        checks::nothing(process, self.store.kept())
+    }
+}
