@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+#: For a node that is run: where it would keep its sessions is not the test's to touch.
+NO_STORE = '[store]\ndurability = "off"\n'
+
 GOOD = """\
 [[port]]
 name = "n3"
@@ -164,7 +167,9 @@ def test_a_missing_file_is_named(binary: Path) -> None:
 def test_a_missing_interface_is_named(binary: Path, tmp_path: Path) -> None:
     """What the configuration cannot know, the start says as clearly."""
     text = GOOD.replace('interface = "n3"', 'interface = "nosuchif"')
-    code, said = check(binary, tmp_path, f'{text}[control]\nsocket = "{tmp_path}/kaido.sock"\n', "run")
+    code, said = check(
+        binary, tmp_path, f'{text}[control]\nsocket = "{tmp_path}/kaido.sock"\n{NO_STORE}', "run"
+    )
     assert code != 0
     assert "nosuchif" in said
     assert "panicked" not in said

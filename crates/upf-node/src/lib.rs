@@ -223,8 +223,8 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         UpfStartFault::Listen { address, error, help }
     })?;
     check_memory(config, pool)?;
-    let mut store = NodeStore::open(&config.store)?;
     let mut ports = Ports::open(config, pool)?;
+    let mut store = NodeStore::open(&config.store)?;
     let control_guard = guard(&ports, &sockets, context.scraped.take())
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
