@@ -14,7 +14,6 @@ use crate::decode::ControlPlane;
 use crate::features::CpFeatures;
 use crate::keyed::KeyedMap;
 use crate::node_id::NodeId;
-use crate::record::append;
 
 /// The most associations that are set up from one address: SMFs of several slices may share one.
 const PER_ADDRESS_MAX: usize = 64;
@@ -237,9 +236,7 @@ impl Associations {
     /// Records what an association is now.
     pub(crate) fn record(&self, id: AssociationId) {
         let Some(association) = self.by_id.get(&id) else { return };
-        self.recorder.put(Kind::Peer, id.0.into(), |record| {
-            append(record, &AssociationRecord::of(association));
-        });
+        self.recorder.put_value(Kind::Peer, id.0.into(), &AssociationRecord::of(association));
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -24,7 +24,6 @@ mod features;
 mod frame;
 mod keyed;
 mod node_id;
-mod record;
 mod refusals;
 mod throttle;
 mod transaction;

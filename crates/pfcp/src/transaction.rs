@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame::response_to;
 use crate::keyed::KeyedMap;
-use crate::record::append;
 
 /// One moment on both clocks: the one that never jumps for timers, the wall's for time stamps.
 #[derive(Clone, Copy, Debug)]
@@ -372,9 +371,8 @@ impl AnswerCache {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let number = place(answer.serial, self.limit);
-        self.recorder.put(Kind::Answer, number, |record| {
-            append(record, &AnswerRecord { at, key, request: answer.request, response });
-        });
+        let record = AnswerRecord { at, key, request: answer.request, response };
+        self.recorder.put_value(Kind::Answer, number, &record);
     }
 
     /// Forgets a request that gets no answer: it may come again.

@@ -197,7 +197,7 @@ impl Process {
         );
         let mut endpoint = Endpoint::new(config, upf, now);
         endpoint.record_by(recorder);
-        for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
+        for kind in Endpoint::<Upf>::RECORDED {
             for (key, record) in of(kind) {
                 endpoint
                     .take_in(kind, key, record, now)

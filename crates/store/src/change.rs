@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Serialize;
+
 /// What a number names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -110,6 +112,15 @@ impl Recorder {
         write(&mut batch);
         let len = u32::try_from(batch.len() - begins - HEAD).unwrap_or(u32::MAX);
         batch[begins + HEAD - 4..begins + HEAD].copy_from_slice(&len.to_le_bytes());
+    }
+
+    /// As [`Recorder::put`], of a value as `postcard` writes it.
+    pub fn put_value(&self, kind: Kind, key: u64, value: &impl Serialize) {
+        self.put(kind, key, |record| match postcard::to_allocvec(value) {
+            Ok(octets) => record.extend_from_slice(&octets),
+            // What is in memory can be written there.
+            Err(error) => tracing::error!(%error, kind = kind.name(), key, "a record could not be made"),
+        });
     }
 
     /// Records that something is gone.

@@ -100,7 +100,7 @@ impl StoreFolder {
         let resumed = restoration.finish();
         let now = Instants::now();
         let mut endpoint = Endpoint::new(Config::at([127, 0, 0, 1].into()), upf, now);
-        for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
+        for kind in Endpoint::<Upf>::RECORDED {
             recovery.read(kind, |number, record| {
                 endpoint.take_in(kind, number, record, now).map_err(|error| control(&error))
             })?;

@@ -10,7 +10,6 @@ use super::Endpoint;
 use crate::association::AssociationId;
 use crate::decode::Csid;
 use crate::keyed::KeyedMap;
-use crate::record::append;
 
 /// The most sets a session is kept in; a session has one from each of five nodes.
 const SETS_MAX: usize = 16;
@@ -48,9 +47,7 @@ impl Bindings {
     /// Records what a binding is now.
     pub(super) fn record(&self, seid: Seid) {
         let Some(binding) = self.get(seid) else { return };
-        self.recorder.put(Kind::Binding, number(seid), |record| {
-            append(record, &(seid, binding));
-        });
+        self.recorder.put_value(Kind::Binding, number(seid), &(seid, binding));
     }
 
     /// Takes in a binding of before a restart; `None` of what is none.

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use super::report::Report;
 use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
-use crate::record::append;
 use crate::transaction::{Instants, Pending};
 
 /// A record that is none of this program's format, or of something else than there is.
@@ -60,8 +59,10 @@ impl<S: SessionService> Endpoint<S> {
         self.recorder = recorder.clone();
     }
 
-    /// Takes in what was recorded before a restart: first all of [`Kind::Peer`], then [`Kind::Binding`], when the service has its
-    /// sessions again, then the others. Kinds of the service are none of these.
+    /// What the endpoint records, in the order in which it is [taken in](Self::take_in).
+    pub const RECORDED: [Kind; 4] = [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request];
+
+    /// Takes in what was recorded before a restart, kind after kind as [`Self::RECORDED`], when the service has its sessions again.
     ///
     /// # Errors
     /// [`NoRecord`].
@@ -133,7 +134,7 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn record_usage(&self, way: UsageOnItsWay, seid: Seid, usage: &[UsageReport]) {
         if self.recorder.is_on() && !usage.is_empty() {
             let waits = UsageRecord::Waits { seid, usage: usage.to_vec() };
-            self.recorder.put(Kind::Request, way.key(), |record| append(record, &waits));
+            self.recorder.put_value(Kind::Request, way.key(), &waits);
         }
     }
 
@@ -147,7 +148,7 @@ impl<S: SessionService> Endpoint<S> {
         if self.recorder.is_on() && !report.usage.is_empty() {
             let Report { seid, association, usage, .. } = report.clone();
             let sent = UsageRecord::Sent { to, bytes: bytes.to_vec(), association, seid, usage };
-            self.recorder.put(Kind::Request, sequence.into(), |record| append(record, &sent));
+            self.recorder.put_value(Kind::Request, sequence.into(), &sent);
         }
     }
 
@@ -160,7 +161,7 @@ impl<S: SessionService> Endpoint<S> {
     ) {
         if self.recorder.is_on() {
             let last = UsageRecord::Last { to, bytes: bytes.to_vec(), association, octets };
-            self.recorder.put(Kind::Request, sequence.into(), |record| append(record, &last));
+            self.recorder.put_value(Kind::Request, sequence.into(), &last);
         }
     }
 

@@ -55,7 +55,7 @@ impl Life {
         let now = self.now.after(after);
         let mut upf = Endpoint::new(self.config.clone(), self.upf.service().clone(), now);
         upf.record_by(&self.recorder);
-        for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
+        for kind in Endpoint::<Scripted>::RECORDED {
             for (&(_, key), record) in self.kept.range((kind, 0)..=(kind, u64::MAX)) {
                 upf.take_in(kind, key, record, now).unwrap();
             }

@@ -8,8 +8,8 @@ use kaido_store::{Discarded, Durability, Kind, StoreConfig, StoreError, open};
 use proptest::prelude::*;
 
 use super::stores::{
-    Damage, Folder, Values, begin, expected, only_segment, opened, put, segments_of_two_starts, values,
-    wait_until_folded, written,
+    Folder, Values, begin, damaged_snapshots, expected, only_segment, opened, put, segments_of_two_starts,
+    values, wait_until_folded, written,
 };
 
 #[test]
@@ -125,26 +125,15 @@ fn a_snapshot_that_was_changed_is_refused_by_name() {
     let (journal, found, _) = begin(&folder, Durability::Disk);
     wait_until_folded(&journal);
     drop(journal);
-    let path = folder.0.join("state.db");
-    let octets = fs::read(&path).unwrap();
     let mut refused = 0;
-    for block in (0..octets.len()).step_by(4096) {
-        for damage in [Damage::Zeros, Damage::Bit, Damage::Other] {
-            let mut changed = octets.clone();
-            damage.apply(&mut changed, block);
-            if changed == octets {
-                continue;
-            }
-            let other = folder.copy();
-            fs::write(other.0.join("state.db"), &changed).unwrap();
-            match open(other.config(Durability::Disk)).and_then(|(_, recovery)| values(&recovery)) {
-                // Octets that no row is in.
-                Ok(read) => assert_eq!(read, found, "block {block} {damage:?}"),
-                Err(error) => {
-                    refused += 1;
-                    let text = error.to_string();
-                    assert!(text.contains("state.db") && text.contains("kaido store"), "{text}");
-                }
+    for (other, block, damage) in damaged_snapshots(&folder) {
+        match open(other.config(Durability::Disk)).and_then(|(_, recovery)| values(&recovery)) {
+            // Octets that no row is in.
+            Ok(read) => assert_eq!(read, found, "block {block} {damage:?}"),
+            Err(error) => {
+                refused += 1;
+                let text = error.to_string();
+                assert!(text.contains("state.db") && text.contains("kaido store"), "{text}");
             }
         }
     }

@@ -102,7 +102,7 @@ pub(crate) enum Damage {
 }
 
 impl Damage {
-    pub(crate) fn apply(self, octets: &mut [u8], block: usize) {
+    fn apply(self, octets: &mut [u8], block: usize) {
         let end = (block + 4096).min(octets.len());
         match self {
             Self::Zeros => octets[block..end].fill(0),
@@ -111,6 +111,24 @@ impl Damage {
             Self::Other => {}
         }
     }
+}
+
+/// Copies of a store, each with another damage of its snapshot: the place of the block, and what became of it.
+pub(crate) fn damaged_snapshots(folder: &Folder) -> impl Iterator<Item = (Folder, usize, Damage)> {
+    let octets = fs::read(folder.0.join("state.db")).unwrap();
+    let blocks = (0..octets.len()).step_by(4096);
+    let kinds =
+        blocks.flat_map(|block| [Damage::Zeros, Damage::Bit, Damage::Other].map(|damage| (block, damage)));
+    kinds.filter_map(move |(block, damage)| {
+        let mut changed = octets.clone();
+        damage.apply(&mut changed, block);
+        if changed == octets {
+            return None;
+        }
+        let other = folder.copy();
+        fs::write(other.0.join("state.db"), &changed).unwrap();
+        Some((other, block, damage))
+    })
 }
 
 /// Batches of a journal whose end may be anything, and what was there after each.

@@ -9,8 +9,8 @@ use kaido_store::{Durability, Kind, StoreError};
 use proptest::prelude::*;
 
 use super::stores::{
-    Damage, Folder, Values, begin, only_segment, opened, put, segments_of_two_starts, wait_until_folded,
-    written,
+    Damage, Folder, Values, begin, damaged_snapshots, only_segment, opened, put, segments_of_two_starts,
+    wait_until_folded, written,
 };
 
 /// The files of a folder, but its lock.
@@ -122,50 +122,38 @@ fn a_sound_store_is_read_and_left_as_it_is() {
 fn every_damage_of_a_snapshot_is_named_and_mended() {
     let folder = Folder::new();
     let values = grown(&folder);
-    let octets = fs::read(folder.0.join("state.db")).unwrap();
     // Rows in a page: an entry takes 160 octets at least, where it is not in pages of its own.
     let in_page = 4096 / 160;
     let mut mended = 0;
-    for block in (0..octets.len()).step_by(4096) {
-        for damage in [Damage::Zeros, Damage::Bit, Damage::Other] {
-            let mut changed = octets.clone();
-            damage.apply(&mut changed, block);
-            if changed == octets {
-                continue;
-            }
-            let other = folder.copy();
-            fs::write(other.0.join("state.db"), &changed).unwrap();
-            let is_refused = opened(&other.copy()).is_err();
-            let report = checked(&other);
-            let about = format!("page {} {damage:?}: {:?}", block / 4096 + 1, report.faults);
-            if report.is_sound() {
-                assert!(!is_refused, "{about}");
-                assert_eq!(report.entries, counts(&values), "{about}");
-                continue;
-            }
-            assert!(report.faults.iter().all(|fault| fault.file == other.0.join("state.db")), "{about}");
-            let (kept, said) = repaired(&other);
-            assert!(
-                kept.iter().all(|(key, value)| values.get(key) == Some(value)),
-                "old or other rows: {about}"
-            );
-            let lost = values.len() - kept.len();
-            let most = match damage {
-                // The first pages have no rows.
-                _ if block < 4096 * 2 || block == 4096 * 3 => 0,
-                Damage::Bit => 1,
-                Damage::Zeros | Damage::Other => in_page,
-            };
-            assert!(lost <= most, "{lost} are lost: {about}");
-            let RepairReport::Repaired { lost: reported, lost_batches: None, damaged, .. } = said else {
-                panic!("{said:?}")
-            };
-            if let Some(reported) = reported.values().copied().sum::<Option<u64>>() {
-                assert_eq!(reported, lost as u64, "{about}");
-            }
-            assert!(fs::read(damaged.join("state.db")).unwrap() == changed, "it is kept");
-            mended += 1;
+    for (other, block, damage) in damaged_snapshots(&folder) {
+        let changed = fs::read(other.0.join("state.db")).unwrap();
+        let is_refused = opened(&other.copy()).is_err();
+        let report = checked(&other);
+        let about = format!("page {} {damage:?}: {:?}", block / 4096 + 1, report.faults);
+        if report.is_sound() {
+            assert!(!is_refused, "{about}");
+            assert_eq!(report.entries, counts(&values), "{about}");
+            continue;
         }
+        assert!(report.faults.iter().all(|fault| fault.file == other.0.join("state.db")), "{about}");
+        let (kept, said) = repaired(&other);
+        assert!(kept.iter().all(|(key, value)| values.get(key) == Some(value)), "old or other rows: {about}");
+        let lost = values.len() - kept.len();
+        let most = match damage {
+            // The first pages have no rows.
+            _ if block < 4096 * 2 || block == 4096 * 3 => 0,
+            Damage::Bit => 1,
+            Damage::Zeros | Damage::Other => in_page,
+        };
+        assert!(lost <= most, "{lost} are lost: {about}");
+        let RepairReport::Repaired { lost: reported, lost_batches: None, damaged, .. } = said else {
+            panic!("{said:?}")
+        };
+        if let Some(reported) = reported.values().copied().sum::<Option<u64>>() {
+            assert_eq!(reported, lost as u64, "{about}");
+        }
+        assert!(fs::read(damaged.join("state.db")).unwrap() == changed, "it is kept");
+        mended += 1;
     }
     assert!(mended > 50, "{mended}");
 }

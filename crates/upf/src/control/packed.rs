@@ -166,22 +166,14 @@ impl PackedSessions {
         }
         let session = session.or_else(|| self.get(SessionIndex(at as u32)));
         for slot in session.iter().flat_map(|session| session.state.slots()) {
-            self.recorder.put(Kind::Usage, slot.0.into(), |record| {
-                if let Ok(octets) = postcard::to_allocvec(&read(slot)) {
-                    record.extend_from_slice(&octets);
-                }
-            });
+            self.recorder.put_value(Kind::Usage, slot.0.into(), &read(slot));
         }
     }
 
     /// Records what applications are known by.
     pub(super) fn record_pfds(&self, applications: Vec<(AppNumber, ApplicationId, Pfd)>) {
         for (number, id, pfd) in applications {
-            self.recorder.put(Kind::Pfd, number.0.into(), |record| {
-                if let Ok(octets) = postcard::to_allocvec(&(id, pfd)) {
-                    record.extend_from_slice(&octets);
-                }
-            });
+            self.recorder.put_value(Kind::Pfd, number.0.into(), &(id, pfd));
         }
     }
 
