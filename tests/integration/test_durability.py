@@ -183,3 +183,25 @@ def failing(node: Node) -> bool:
     status = node.ask("status")
     store = status and status["store"]
     return isinstance(store, dict) and bool(store["failing"])
+
+
+def test_usage_is_right_from_one_datapath_to_the_other(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """Memory outlives workers and not the kernel's counts: each start goes on from what is newest."""
+    node = Node(binary, net.upf, tmp_path, durability="process", store="usage_interval_s = 1").start()
+    sim = attach("--ues 5 --tuns 1")
+    for datapath in ("xdp", "engine", "xdp", "engine"):
+        wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+        # What the kernel counted is recorded every second.
+        time.sleep(2.5)
+        node.datapath = datapath
+        start(node, signal.SIGKILL, "process")
+        assert sessions(node) == 5, node.log.read_text()
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+    report = sim.stop()
+    ues = report["ue"]
+    assert isinstance(ues, list)
+    usage = ues[0]["usage"]
+    assert usage["uplink_packets"] == usage["downlink_packets"] >= 5
+    assert all(ue["usage"]["uplink_packets"] == 0 for ue in ues[1:])

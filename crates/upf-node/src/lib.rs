@@ -231,7 +231,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     let settings = NodeSettings { recovery: Some(store.recovery_time), ..ports.settings(config)? };
     let cells = ports.cells()?;
     let counts_in_memory = cells.is_none() && store.is_on();
-    let (node, events) = match (cells, store.take_memory()) {
+    let (node, events) = match (cells, store.take_memory(counts_in_memory)?) {
         (Some((usage, policers)), _) => Node::beside_kernel(settings, usage, policers),
         (None, Some(memory)) => Node::over(settings, memory),
         (None, None) => Node::new(settings),

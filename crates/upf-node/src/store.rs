@@ -72,14 +72,23 @@ impl From<StoreError> for StoreFault {
     }
 }
 
+/// The memory of the usage counters.
+struct UsageMemory {
+    /// Locked: no other process counts there.
+    file: File,
+    path: PathBuf,
+    /// It has what a process before has counted.
+    is_of_before: bool,
+}
+
 /// The store of a node; it keeps nothing where durability is off.
 pub(super) struct NodeStore {
     journal: Option<Journal>,
     recovery: Option<Recovery>,
     /// The node's Recovery Time Stamp.
     pub(super) recovery_time: SystemTime,
-    /// The memory of the usage counters, and whether it is that of before.
-    memory: Option<(File, bool)>,
+    /// Where workers count.
+    memory: Option<UsageMemory>,
     /// When the usage counters are written next, and where among the sessions that is.
     usage_at: Option<Instant>,
     usage_from: Option<usize>,
@@ -151,9 +160,12 @@ impl NodeStore {
         self.journal.is_some()
     }
 
-    /// The memory of the usage counters, once.
-    pub(super) fn take_memory(&mut self) -> Option<File> {
-        self.memory.as_mut().and_then(|(file, _)| file.try_clone().ok())
+    /// The memory of the usage counters, for a node that counts there. Where the kernel counts, what it has is of no use to the
+    /// next start, and is given up.
+    pub(super) fn take_memory(&mut self, counts_there: bool) -> Result<Option<File>, StoreFault> {
+        let Some(UsageMemory { file, path, .. }) = &self.memory else { return Ok(None) };
+        let taken = if counts_there { file.try_clone().map(Some) } else { file.set_len(0).map(|()| None) };
+        taken.map_err(|error| StoreFault::Memory { path: path.display().to_string(), error })
     }
 
     /// Puts the sessions of before into the table. `counts_in_memory` says whether the node counts in the memory that it was
@@ -175,8 +187,7 @@ impl NodeStore {
         recovery.read(Kind::Session, |number, record| {
             restoration.look(number, record).map_err(fault("session", number))
         })?;
-        let is_in_memory =
-            counts_in_memory && self.memory.as_ref().is_some_and(|(_, is_of_before)| *is_of_before);
+        let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
         let claimed = restoration.claim_counters(|slot| counted.get(&slot).copied().unwrap_or_default());
         claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
@@ -210,7 +221,7 @@ impl NodeStore {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         endpoint.record_by(&journal.recorder());
         let now = Instants::now();
-        for kind in [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request] {
+        for kind in Endpoint::<Upf>::RECORDED {
             recovery.read(kind, |number, record| {
                 endpoint.take_in(kind, number, record, now).map_err(|error| StoreFault::Record {
                     what: format!("{} {number}: {error}", kind.name()),
@@ -302,8 +313,8 @@ fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, Sto
     Ok(counted)
 }
 
-/// The memory of the usage counters of a store, and whether there is any of before.
-fn usage_memory(folder: &Path, store: u64) -> Result<(File, bool), StoreFault> {
+/// The memory of the usage counters of a store.
+fn usage_memory(folder: &Path, store: u64) -> Result<UsageMemory, StoreFault> {
     let path: PathBuf = folder.join(format!("usage-{store:016x}"));
     let failed = |error| StoreFault::Memory { path: path.display().to_string(), error };
     fs::create_dir_all(folder).map_err(failed)?;
@@ -311,7 +322,7 @@ fn usage_memory(folder: &Path, store: u64) -> Result<(File, bool), StoreFault> {
         File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
     let is_of_before = file.metadata().map_err(failed)?.len() > 0;
-    Ok((file, is_of_before))
+    Ok(UsageMemory { file, path, is_of_before })
 }
 
 fn millis(at: SystemTime) -> u64 {
