@@ -1,14 +1,14 @@
 //! Binds a port to its interface: sockets and programs, at the start and whenever the interface comes back.
 
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use kaido_engine::netlink::{self, Interface};
 use kaido_engine::port::{PacketPort, Port, TapPort, XdpOptions, XdpPool};
 use kaido_engine::steer::relay;
 use kaido_engine::{FramePool, PortId};
-use kaido_xdp::Program;
-use kaido_xdp::{AttachMode, PLAIN_MTU_MAX};
+use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, PinFolder, Program};
 use kaido_xsk::BindMode;
 
 use super::board::{PortState, PortView};
@@ -21,6 +21,9 @@ use crate::start_fault::StartFault;
 
 /// What a program that does not load lacks.
 pub(crate) const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN";
+
+/// What the name of a pinned link begins with; the index of its interface follows, as a name may have characters that pins have not.
+pub const PINNED_LINK: &str = "link-";
 
 /// Drivers whose packets come from the same machine, or from a guest of it.
 const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
@@ -200,13 +203,31 @@ impl Device {
 
     /// Attaches its program: from here on packets come.
     pub fn attach(&mut self, program: &mut impl Program) -> Result<(), StartFault> {
+        self.attach_over(program, None)
+    }
+
+    /// As [`Device::attach`], in the place of the program that a link has there.
+    pub fn attach_over(
+        &mut self,
+        program: &mut impl Program,
+        left: Option<OwnedFd>,
+    ) -> Result<(), StartFault> {
+        if let Some(link) = left {
+            let taken = program.take_over(link);
+            taken.map_err(|error| {
+                let help = "`ip -d link show` names the program; where it is pinned, removing the folder of its pin takes it off";
+                fault(&self.config, error, help)
+            })?;
+            self.attached = program.mode();
+            return Ok(());
+        }
         let mode = match *self.config.attach.get_ref() {
             Attach::Auto => AttachMode::Auto,
             Attach::Native => AttachMode::Native,
             Attach::Generic => AttachMode::Generic,
         };
         program.attach_to(self.wire().ifindex, mode).map_err(|error| {
-            let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`";
+            let help = "attach = \"generic\" works with every driver; a program that another tool left is removed by `ip link set dev IF xdp off`, and one that is pinned by removing its folder under /sys/fs/bpf";
             fault(&self.config, error, help)
         })?;
         self.attached = program.mode();
@@ -223,6 +244,8 @@ pub struct Binder {
     /// Whether packets may be chains; settled by the MTUs at the start.
     pub multi_buffer: bool,
     plan: Plan,
+    /// Where links of programs are pinned that are to outlive the process.
+    pins: Arc<OnceLock<PinFolder>>,
 }
 
 impl Binder {
@@ -239,7 +262,13 @@ impl Binder {
                 fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
             })
         });
-        Ok(Self { pool, xdp_pool: xdp_pool.transpose()?, multi_buffer, plan: Plan::of(&found.base.node) })
+        Ok(Self {
+            pool,
+            xdp_pool: xdp_pool.transpose()?,
+            multi_buffer,
+            plan: Plan::of(&found.base.node),
+            pins: Arc::default(),
+        })
     }
 
     /// The longest IP packet that a port takes by that interface: its MTU, unless the node was started with frames and
@@ -296,7 +325,21 @@ impl Binder {
         program.set_mac(device.wire().mac).map_err(|error| refused(device, error))?;
         let queues = self.open_xdp(device, |queue, socket| program.register_socket(queue, socket))?;
         device.attach(program)?;
+        if let Some(folder) = self.pins.get() {
+            pin_link(folder, program).map_err(|error| refused(device, error))?;
+        }
         Ok(queues)
+    }
+
+    /// Has the links of programs that are attached from here on be pinned.
+    pub(crate) fn keep(&self, folder: PinFolder) {
+        // There is one folder, which is named once.
+        let _ = self.pins.set(folder);
+    }
+
+    /// Where they are.
+    pub(crate) fn pins(&self) -> Option<&PinFolder> {
+        self.pins.get()
     }
 
     /// Opens the queues of an AF_XDP port; `register` is told of each socket and its queue.
@@ -338,6 +381,15 @@ impl Binder {
         device.mode = Some(mode);
         Ok(ports)
     }
+}
+
+/// Pins the link of an interface's program, which stays when the process ends.
+pub(crate) fn pin_link(folder: &PinFolder, program: &mut impl Program) -> Result<(), kaido_xdp::Error> {
+    if let Some((link, ifindex)) = program.link().zip(program.ifindex()) {
+        folder.pin(&format!("{PINNED_LINK}{ifindex}"), link)?;
+        program.stay(true);
+    }
+    Ok(())
 }
 
 /// Whether packets of that MTU need chains of frames.

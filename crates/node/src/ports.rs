@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
 use kaido_engine::port::{Port, TapConfig, TapPort};
 use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes};
-use kaido_xdp::Program;
+use kaido_xdp::{AttachMode, PinFolder, Program};
 
-pub use super::binder::{Binder, Device};
-use super::binder::{NO_PROGRAM, open_packet, spread};
+pub use super::binder::{Binder, Device, PINNED_LINK};
+use super::binder::{NO_PROGRAM, open_packet, pin_link, spread};
 use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
 use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
@@ -81,6 +81,42 @@ pub struct OpenPorts<P> {
     board: PortBoard,
     /// Once the workers run.
     monitor: Option<LinkMonitor>,
+}
+
+/// Links of programs that a process before has left on interfaces.
+#[derive(Debug, Default)]
+pub struct LeftLinks(Vec<OwnedFd>);
+
+impl LeftLinks {
+    /// Puts a link to them.
+    pub fn put(&mut self, link: OwnedFd) {
+        self.0.push(link);
+    }
+
+    /// Whether all of the programs run behind the driver; `None` where there are none.
+    pub fn are_generic(&self) -> Option<bool> {
+        let modes = self.0.iter().filter_map(|link| kaido_xdp::link_interface(link.as_fd()).ok().flatten());
+        let modes: Vec<_> = modes.filter_map(|ifindex| kaido_xdp::attached_mode(ifindex).ok()).collect();
+        (!modes.is_empty()).then(|| modes.iter().all(|&mode| mode == AttachMode::Generic))
+    }
+
+    /// Takes that of an interface.
+    fn take(&mut self, interface: &Interface) -> Option<OwnedFd> {
+        let is_there = |link: &OwnedFd| {
+            kaido_xdp::link_interface(link.as_fd()).is_ok_and(|found| found == Some(interface.ifindex))
+        };
+        let at = self.0.iter().position(is_there)?;
+        Some(self.0.swap_remove(at))
+    }
+
+    /// Takes the programs off.
+    pub fn detach(self) {
+        for link in self.0 {
+            if let Err(error) = kaido_xdp::detach_link(link) {
+                tracing::warn!(%error, "a program that a process before has left");
+            }
+        }
+    }
 }
 
 /// Why a port cannot be used, and how to mend it.
@@ -236,11 +272,16 @@ impl<P: Program + 'static> OpenPorts<P> {
 
     /// Attaches the programs: from here on packets come.
     pub fn attach(&mut self) -> Result<(), StartFault> {
+        self.attach_over(&mut LeftLinks::default())
+    }
+
+    /// As [`OpenPorts::attach`], in the place of programs that a process before has left, whose links are taken.
+    pub fn attach_over(&mut self, left: &mut LeftLinks) -> Result<(), StartFault> {
         let mut programs = lock(&self.programs);
         for members in &self.trunks {
             let device = &mut self.devices[members[0]];
             let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
-            device.attach(program)?;
+            device.attach_over(program, left.take(device.wire()))?;
             let first = device.clone();
             for &at in members {
                 self.devices[at].join(&first);
@@ -248,6 +289,30 @@ impl<P: Program + 'static> OpenPorts<P> {
             }
         }
         Ok(())
+    }
+
+    /// Has the programs stay on their interfaces when the process ends, by pins in a folder, from here on.
+    ///
+    /// # Errors
+    /// When they cannot be pinned.
+    pub fn keep(&mut self, folder: PinFolder) -> Result<(), kaido_xdp::Error> {
+        lock(&self.programs).iter_mut().try_for_each(|program| pin_link(&folder, program))?;
+        self.binder.keep(folder);
+        Ok(())
+    }
+
+    /// Has the programs go with the process, whoever kept them before.
+    pub fn do_not_keep(&mut self) {
+        lock(&self.programs).iter_mut().for_each(|program| program.stay(false));
+    }
+
+    /// Leaves the programs on their interfaces, where they are [kept](OpenPorts::keep); or else detaches them.
+    pub fn leave(&mut self) {
+        if self.binder.pins().is_some() {
+            self.monitor = None;
+        } else {
+            self.detach();
+        }
     }
 
     /// Detaches the programs.
@@ -258,6 +323,9 @@ impl<P: Program + 'static> OpenPorts<P> {
             if let Err(error) = program.detach() {
                 tracing::error!(%error, "a program could not be detached");
             }
+        }
+        if let Some(Err(error)) = self.binder.pins().map(PinFolder::remove_all) {
+            tracing::error!(%error, "what was pinned could not be removed");
         }
     }
 }

@@ -9,6 +9,7 @@ use kaido_xdp::Program;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::ports::{OpenPorts, Queue};
+use super::signals::received;
 use crate::config::Base;
 
 /// The workers of a function.
@@ -63,14 +64,19 @@ impl WorkerSet {
         self.workers.iter().any(WorkerHandle::is_finished)
     }
 
-    /// Takes the programs off and then stops the workers, so that the kernel has the packets that would find no one.
-    /// `asked` says whether the node is to stop: a function that ends otherwise has lost a worker.
+    /// Takes the programs off, unless they are to stay, and then stops the workers, so that the kernel has the packets that would
+    /// find no one. `asked` says whether the node is to stop: a function that ends otherwise has lost a worker.
     ///
     /// # Errors
     /// When a worker has ended by itself, or panicked.
     pub fn end<P: Program + 'static>(self, opened: &mut OpenPorts<P>, asked: bool) -> miette::Result<()> {
         let died = !asked;
-        opened.detach();
+        // Who types ^C wants to have the interfaces back.
+        if received() == Some("SIGINT") {
+            opened.detach();
+        } else {
+            opened.leave();
+        }
         self.stop.store(true, Ordering::Relaxed);
         let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();
         if died || panicked > 0 {

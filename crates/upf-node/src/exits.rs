@@ -41,7 +41,7 @@ struct RedirectPort {
 pub(super) struct Exits(Arc<Mutex<Vec<RedirectPort>>>);
 
 impl Exits {
-    /// Of ports with these interfaces. Nothing is sent before [`ExitWatch::look`].
+    /// Of ports with these interfaces. Nothing is sent before [`ExitWatch::attached`].
     pub(super) fn new(exits: impl IntoIterator<Item = Option<Exit>>) -> Self {
         let place = |exit| RedirectPort { exit, ..RedirectPort::default() };
         Self(Arc::new(Mutex::new(exits.into_iter().map(place).collect())))
@@ -120,14 +120,20 @@ impl ExitWatch {
         routes: Arc<Routes>,
         names: Vec<String>,
         losses: Option<FrameLosses>,
-        (is_generic, trusts): (bool, bool),
+        trusts: bool,
     ) -> Self {
         let seen = names.iter().map(|_| (0, None, LostFrames::default())).collect();
-        Self { exits, routes, names, losses, seen, is_generic, trusts, next: Instant::now() }
+        Self { exits, routes, names, losses, seen, is_generic: false, trusts, next: Instant::now() }
     }
 
     pub(super) const fn exits(&self) -> &Exits {
         &self.exits
+    }
+
+    /// The programs are on their interfaces now, all of them behind the driver or not: asks the devices.
+    pub(super) fn attached(&mut self, is_generic: bool) {
+        self.is_generic = is_generic;
+        self.look();
     }
 
     /// Asks the devices, now and then.
@@ -139,7 +145,7 @@ impl ExitWatch {
     }
 
     /// Asks the devices.
-    pub(super) fn look(&mut self) {
+    fn look(&mut self) {
         let mut has_changed = false;
         let asked: Vec<Option<Exit>> = lock(&self.exits.0).iter().map(|place| place.exit).collect();
         for (at, exit) in asked.iter().enumerate() {

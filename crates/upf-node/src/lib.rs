@@ -13,6 +13,7 @@ mod exits;
 mod kernel_return;
 mod kernel_watch;
 mod lag;
+mod left;
 mod listen;
 mod memory;
 mod metrics;
@@ -55,6 +56,7 @@ use self::control::{Control, HeldAnswers, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
 use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
+use self::left::LeftInKernel;
 use self::listen::listen;
 use self::memory::Memory;
 use self::metrics::{Sources, UpfMetrics};
@@ -191,6 +193,13 @@ enum UpfStartFault {
         /// What went wrong.
         fault: String,
     },
+    /// What is to outlive the process cannot be pinned.
+    #[error("store.pins: {fault}")]
+    #[diagnostic(help("restart = \"cold\" in [store] does without it"))]
+    Pins {
+        /// What went wrong.
+        fault: String,
+    },
     /// There is not so much memory.
     #[error("node.sessions_max: {fault}")]
     #[diagnostic(help("set it to as many sessions as there are to be, or give the node more memory"))]
@@ -242,7 +251,11 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if let Some(kernel) = ports.take_kernel(&node)? {
         upf.set_kernel(Box::new(kernel));
     }
-    store.restore(&mut upf, counts_in_memory)?;
+    let mut left = left_in_kernel(config, &store)?;
+    if !ports.choice().is_kernel() {
+        left.end();
+    }
+    store.restore(&mut upf, counts_in_memory, &mut left)?;
     let queues = ports.opened.take_queues();
     let kernel_return = Arc::new(ports.kernel_return());
     let worker_set = context.start_workers(&config.base, queues, || {
@@ -253,8 +266,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
             None => path,
         }))
     })?;
-    ports.opened.attach()?;
-    let exits = ports.exit_watch();
+    let exits = ports.take_over(config, &store, left, &mut upf)?;
     let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
     let notifier = context.notifier().clone();
     store.start(&mut endpoint, counts_in_memory, move || notifier.notify())?;
@@ -314,6 +326,13 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     };
     control.run(|| worker_set.has_lost());
     worker_set.end(&mut ports.opened, control.control.is_stopping())
+}
+
+/// What a process before has left in the kernel.
+fn left_in_kernel(config: &UpfConfig, store: &NodeStore) -> Result<LeftInKernel, UpfStartFault> {
+    let Some(number) = store.number() else { return Ok(LeftInKernel::default()) };
+    LeftInKernel::find(config.store.pins.get_ref(), number)
+        .map_err(|error| UpfStartFault::Pins { fault: error.to_string() })
 }
 
 /// Guards the sockets of PFCP and of the metrics from the data network.

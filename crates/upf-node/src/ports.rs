@@ -11,6 +11,7 @@ use kaido_engine::{Inbox, KernelPath};
 use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
 use kaido_pfcp::Features;
+use kaido_upf::control::Upf;
 use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
@@ -21,14 +22,17 @@ use kaido_upf::qos::Policers;
 use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
+use kaido_xdp::PinFolder;
 
 use super::UpfStartFault;
 use super::datapath::{self, Choice, Tables};
 use super::exits::{ExitWatch, Exits};
 use super::kernel_return::ProgramReturn;
+use super::left::{self, LeftInKernel};
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
-use crate::config::{MssClampConfig, Role, SourcePort, UpfConfig, UpfPort};
+use super::store::NodeStore;
+use crate::config::{MssClampConfig, RestartConfig, Role, SourcePort, UpfConfig, UpfPort};
 
 /// Where control planes and scrapers speak to the node. Where one listens on every address, those of ports are known anyway.
 fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
@@ -164,18 +168,21 @@ impl Ports {
         &self.choice
     }
 
-    /// What keeps the datapath in the kernel in step with the devices that it sends out of, where there is one. To be asked for once
-    /// the programs are attached.
-    pub(super) fn exit_watch(&mut self) -> Option<ExitWatch> {
+    /// What keeps the datapath in the kernel in step with the devices that it sends out of, where there is one. It looks at them
+    /// first when the programs are [attached](ExitWatch::attached).
+    fn exit_watch(&mut self) -> Option<ExitWatch> {
         let (_, exits) = self.kernel.as_ref()?;
         let devices = &self.opened.devices;
         let names = devices.iter().map(|device| device.config.name.get_ref().clone()).collect();
-        let mut programs = devices.iter().filter(|device| device.program.is_some());
-        let how = (programs.all(Device::is_generic), self.choice.configured != Datapath::Auto);
         let routes = self.opened.routes().clone();
-        let mut watch = ExitWatch::new(exits.clone(), routes, names, self.losses.take(), how);
-        watch.look();
-        Some(watch)
+        let trusts = self.choice.configured != Datapath::Auto;
+        Some(ExitWatch::new(exits.clone(), routes, names, self.losses.take(), trusts))
+    }
+
+    /// Whether all programs run behind the driver.
+    fn is_generic(&self) -> bool {
+        let mut programs = self.opened.devices.iter().filter(|device| device.program.is_some());
+        programs.all(Device::is_generic)
     }
 
     /// How frames of each port are returned to the kernel that it was not given.
@@ -349,6 +356,46 @@ impl Ports {
         around.exits = Exits::new(exits);
         self.kernel = Some((offload.clone(), around.exits.clone()));
         Ok(Some(XdpOffload::new(offload, around, self.opened.routes().next_hops())))
+    }
+
+    /// Attaches the programs, in the place of those that a process before has left; from here on packets come. Where a restart is to
+    /// be hitless, they stay when this process ends. What watches the devices that the kernel sends out of is returned.
+    pub(super) fn take_over(
+        &mut self,
+        config: &UpfConfig,
+        store: &NodeStore,
+        mut left: LeftInKernel,
+        upf: &mut Upf,
+    ) -> Result<Option<ExitWatch>, UpfStartFault> {
+        let fault = |error: kaido_xdp::Error| UpfStartFault::Pins { fault: error.to_string() };
+        let path = store.number().map(|number| left::folder_of(config.store.pins.get_ref(), number));
+        let stays = self.kernel.is_some() && *config.store.restart.get_ref() == RestartConfig::Hitless;
+        let folder = path.as_deref().filter(|_| stays).map(PinFolder::make).transpose().map_err(fault)?;
+        if let Some((folder, (offload, _))) = folder.as_ref().zip(self.kernel.as_ref()) {
+            offload.with(|offload| offload.pin(folder)).map_err(fault)?;
+        }
+        let mut exits = self.exit_watch();
+        if let Some((watch, is_generic)) = exits.as_mut().zip(left.links.are_generic()) {
+            // The kernel goes on to send where it did.
+            watch.attached(is_generic);
+            upf.follow_routes();
+        }
+        self.opened.attach_over(&mut left.links)?;
+        left.add_rest(upf);
+        match (folder, path) {
+            (Some(folder), _) => left::keep(&folder, &mut self.opened).map_err(fault)?,
+            (None, Some(path)) => {
+                self.opened.do_not_keep();
+                if let Some(folder) = PinFolder::find(&path).map_err(fault)? {
+                    folder.remove_all().map_err(fault)?;
+                }
+            }
+            (None, None) => {}
+        }
+        if let Some(watch) = &mut exits {
+            watch.attached(self.is_generic());
+        }
+        Ok(exits)
     }
 
     /// Keeps the ports bound to their interfaces, and the datapath in the kernel in step with them.

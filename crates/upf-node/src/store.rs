@@ -15,6 +15,7 @@ use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
 
 use super::config::{DurabilityConfig, StoreConfig};
+use super::left::LeftInKernel;
 
 /// The number of what the node is to its peers.
 const NODE: u64 = 0;
@@ -168,9 +169,19 @@ impl NodeStore {
         taken.map_err(|error| StoreFault::Memory { path: path.display().to_string(), error })
     }
 
+    /// The number of the store, where anything is kept.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.journal.as_ref().map(Journal::store)
+    }
+
     /// Puts the sessions of before into the table. `counts_in_memory` says whether the node counts in the memory that it was
-    /// given.
-    pub(super) fn restore(&mut self, upf: &mut Upf, counts_in_memory: bool) -> Result<(), StoreFault> {
+    /// given; what was counted in the kernel, `left` knows.
+    pub(super) fn restore(
+        &mut self,
+        upf: &mut Upf,
+        counts_in_memory: bool,
+        left: &mut LeftInKernel,
+    ) -> Result<(), StoreFault> {
         let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_ref()) else {
             return Ok(());
         };
@@ -189,7 +200,10 @@ impl NodeStore {
         })?;
         let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
-        let claimed = restoration.claim_counters(|slot| counted.get(&slot).copied().unwrap_or_default());
+        let claimed = restoration.claim_counters(|slot| {
+            let recorded = counted.get(&slot).copied().unwrap_or_default();
+            most(&recorded, &left.counted(slot))
+        });
         claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
         let now = SystemTime::now();
         recovery.read(Kind::Session, |number, record| {
@@ -299,6 +313,16 @@ impl NodeStore {
             Ok(()) => tracing::info!(sessions = upf.len(), "sessions are kept for the next start"),
             Err(error) => tracing::error!(%error, "the journal could not be brought to the disk"),
         }
+    }
+}
+
+/// The more of each count.
+fn most(one: &Volume, other: &Volume) -> Volume {
+    Volume {
+        uplink_bytes: one.uplink_bytes.max(other.uplink_bytes),
+        downlink_bytes: one.downlink_bytes.max(other.downlink_bytes),
+        uplink_packets: one.uplink_packets.max(other.uplink_packets),
+        downlink_packets: one.downlink_packets.max(other.downlink_packets),
     }
 }
 

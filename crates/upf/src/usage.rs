@@ -355,6 +355,20 @@ impl UsageCounters {
         }
     }
 
+    /// Adds what was counted elsewhere, while others count; whether a limit is reached, of which the next packet tells too.
+    pub(crate) fn add(&self, slot: UsageSlot, more: &Volume) -> bool {
+        let cell = self.cell(slot);
+        for (word, more) in [
+            (&cell.uplink_packets, more.uplink_packets),
+            (&cell.downlink_packets, more.downlink_packets),
+            (&cell.uplink_bytes, more.uplink_bytes),
+            (&cell.downlink_bytes, more.downlink_bytes),
+        ] {
+            word.fetch_add(more, Ordering::Relaxed);
+        }
+        cell.limits().into_iter().any(|(limit, count)| count >= !limit.load(Ordering::Relaxed))
+    }
+
     /// Has a counter that was just taken begin with so much.
     pub(crate) fn begin_at(&self, slot: UsageSlot, volume: &Volume) {
         let cell = self.cell(slot);

@@ -24,12 +24,14 @@ pub enum AttachMode {
     Generic,
 }
 
-/// An attached program; taken off on drop.
+/// An attached program; taken off on drop, unless it is to [stay](Link::stay).
 #[derive(Debug)]
 pub(crate) struct Link {
     fd: OwnedFd,
     pub(crate) ifindex: u32,
     pub(crate) mode: AttachMode,
+    /// Whether somebody else keeps it.
+    stays: bool,
 }
 
 impl Link {
@@ -59,7 +61,24 @@ impl Link {
         };
         let fd = created.map_err(|source| explain(source, ifindex, interface, mode, multi_buffer))?;
         let mode = query(ifindex)?.0;
-        Ok(Self { fd, ifindex, mode })
+        Ok(Self { fd, ifindex, mode, stays: false })
+    }
+
+    /// Has a link go on with another program: each packet meets the one of before or this. What somebody else keeps, stays.
+    pub(crate) fn take_over(fd: OwnedFd, program: BorrowedFd<'_>) -> Result<Self, Error> {
+        let fault = |source| Error::Sys { action: "taking over an attached XDP program", source };
+        let ifindex = interface_of(fd.as_fd()).map_err(fault)?;
+        // SAFETY: plain numbers; no options.
+        let result = unsafe { sys::bpf_link_update(fd.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) };
+        if result != 0 {
+            return Err(fault(io::Error::from_raw_os_error(-result)));
+        }
+        Ok(Self { fd, ifindex, mode: query(ifindex)?.0, stays: true })
+    }
+
+    /// Whether the program stays when this is dropped: then somebody else keeps it, by a pin or a descriptor.
+    pub(crate) fn stay(&mut self, stays: bool) {
+        self.stays = stays;
     }
 
     /// Takes the program off now.
@@ -76,6 +95,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         // Closing the descriptor detaches too, but only once no other process holds a copy (a child forked since).
         // An error means that the interface is gone or that `detach` came first: nothing is left attached.
         let _ = self.detach_now();
@@ -86,6 +108,46 @@ impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The interface that a link has its program on, by its index; `None` where that is gone.
+///
+/// # Errors
+/// [`Error::Sys`] when it is no link of an XDP program.
+pub fn link_interface(link: BorrowedFd<'_>) -> Result<Option<u32>, Error> {
+    let found = interface_of(link);
+    let found =
+        found.map_err(|source| Error::Sys { action: "asking for a link of an XDP program", source })?;
+    Ok((found != 0).then_some(found))
+}
+
+/// Takes the program of a link off its interface, whoever else keeps the link; a no-op where the interface is gone.
+///
+/// # Errors
+/// [`Error::Sys`].
+pub fn detach_link(link: OwnedFd) -> Result<(), Error> {
+    let link = Link { fd: link, ifindex: 0, mode: AttachMode::Auto, stays: true };
+    match link.detach_now() {
+        Err(error) if error.raw_os_error() != Some(libc::ENOLINK) => {
+            Err(Error::Sys { action: "detaching an XDP program", source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = sys::bpf_link_info::default();
+    let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
+    // SAFETY: the kernel writes no more than that length.
+    let result = unsafe { sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len) };
+    if result != 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    if info.type_ != sys::BPF_LINK_TYPE_XDP {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the field of links of this type.
+    Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex })
 }
 
 fn create(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
@@ -114,6 +176,14 @@ fn ask_driver(ifindex: u32) -> Result<sys::bpf_xdp_query_opts, Error> {
         return Err(Error::Sys { action: "asking for the attached XDP program", source });
     }
     Ok(options)
+}
+
+/// The mode of the program on an interface of this namespace.
+///
+/// # Errors
+/// [`Error::NoInterface`], [`Error::Sys`].
+pub fn attached_mode(ifindex: u32) -> Result<AttachMode, Error> {
+    Ok(query(ifindex)?.0)
 }
 
 /// The mode and the id of the program attached to an interface of this namespace; id zero when there is none.

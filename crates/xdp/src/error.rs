@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use crate::PLAIN_MTU_MAX;
 
@@ -105,6 +106,26 @@ pub enum Error {
         queue: u32,
         /// What libbpf said.
         source: libbpf_rs::Error,
+    },
+    /// A folder of pins lies elsewhere.
+    #[error("{} is not on a BPF file system: `mount -t bpf bpf /sys/fs/bpf`", path.display())]
+    NotBpfFs {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A pin cannot be made, found or taken away.
+    #[error("pin {}: {source}", path.display())]
+    Pin {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A map is none of this program's.
+    #[error("the BPF map {name} is another program's, or of another version")]
+    ForeignMap {
+        /// Its name.
+        name: &'static str,
     },
     /// Any other error of libbpf.
     #[error("{action}: {source}")]

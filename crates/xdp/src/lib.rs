@@ -4,7 +4,8 @@
 //! [grace periods](grace) where what programs read is taken away. A function without one takes [`PortSteering`], which brings a
 //! port's packets to AF_XDP sockets.
 //!
-//! Nothing is pinned: a program is attached by a `bpf_link`, so the kernel takes it off when the process ends, however it ends.
+//! A program is attached by a `bpf_link`, so the kernel takes it off when the process ends, however it ends; unless the link is
+//! [pinned](PinFolder), or another process has it too. The next process [takes it over](LoadedProgram::take_over).
 
 mod attach;
 mod error;
@@ -12,15 +13,19 @@ pub mod grace;
 pub mod maps;
 mod mounted;
 pub mod object;
+mod pins;
 mod port;
 mod prefix;
 mod program;
 mod shared;
 mod table;
 
-pub use attach::{AttachMode, Features, PLAIN_MTU_MAX, features, interface_mac};
+pub use attach::{
+    AttachMode, Features, PLAIN_MTU_MAX, attached_mode, detach_link, features, interface_mac, link_interface,
+};
 pub use error::Error;
 pub use mounted::{Action, LoadedProgram, TestRun};
+pub use pins::PinFolder;
 pub use port::{
     ADDRESSES_MAX, Address, IpMatch, PortClass, PortCounters, PortMatch, PortPass, PortSteering,
     PortSteeringConfig, QUEUES_MAX,

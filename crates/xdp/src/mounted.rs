@@ -1,6 +1,6 @@
 //! A loaded program: attached to an interface or not, and run on frames for a test.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::{MapHandle, Object, OpenMapMut, ProgramInput};
@@ -108,6 +108,34 @@ impl LoadedProgram {
         let program = program(&self.object, self.name)?;
         self.link = Some(Link::attach(program.as_fd(), ifindex, mode, self.multi_buffer)?);
         Ok(())
+    }
+
+    /// Takes the place of the program that a link has on an interface, as [`link_interface`](crate::link_interface) names it: no
+    /// packet comes between them. Whoever keeps the link keeps it on the interface, until
+    /// [`detach`](Self::detach).
+    ///
+    /// # Errors
+    /// [`Error::AttachedHere`], [`Error::Sys`].
+    pub fn take_over(&mut self, link: OwnedFd) -> Result<(), Error> {
+        if let Some(link) = &self.link {
+            return Err(Error::AttachedHere { ifindex: link.ifindex });
+        }
+        let program = program(&self.object, self.name)?;
+        self.link = Some(Link::take_over(link, program.as_fd())?);
+        Ok(())
+    }
+
+    /// What keeps the program on its interface, for who is to keep it further.
+    pub fn link(&self) -> Option<BorrowedFd<'_>> {
+        self.link.as_ref().map(Link::as_fd)
+    }
+
+    /// Whether the program stays on its interface when this is dropped, where somebody else keeps its [link](Self::link); a no-op
+    /// when it is on none.
+    pub fn stay(&mut self, stays: bool) {
+        if let Some(link) = &mut self.link {
+            link.stay(stays);
+        }
     }
 
     /// Takes the program off its interface; a no-op when it is on none. Dropping does the same, without telling of

@@ -85,6 +85,26 @@ impl<T> SharedArray<T> {
         let size = u32::try_from(size_of::<T>()).map_err(|_| out_of_range())?;
         let map = MapHandle::create(MapType::Array, Some(name), 4, size, len, &options)
             .map_err(Error::libbpf("creating a BPF array"))?;
+        Self::over(map, len)
+    }
+
+    /// The array of a descriptor, which another process has made as [`create`](Self::create) does.
+    ///
+    /// # Errors
+    /// [`Error::ForeignMap`] when its elements have another size; [`Error::Libbpf`], [`Error::Sys`].
+    pub fn open(name: &'static str, fd: BorrowedFd<'_>) -> Result<Self, Error> {
+        let info = bpf_map_info(fd)?;
+        let is_ours = info.type_ == libbpf_sys::BPF_MAP_TYPE_ARRAY
+            && info.map_flags & libbpf_sys::BPF_F_MMAPABLE != 0
+            && usize::try_from(info.value_size) == Ok(size_of::<T>());
+        if !is_ours {
+            return Err(Error::ForeignMap { name });
+        }
+        let map = MapHandle::from_map_id(info.id).map_err(Error::libbpf("opening a BPF map"))?;
+        Self::over(map, info.max_entries)
+    }
+
+    fn over(map: MapHandle, len: u32) -> Result<Self, Error> {
         let bytes = (len as usize * size_of::<T>()).next_multiple_of(page_size());
         let mapping = Mapping::new(map.as_fd(), bytes, 0, true)?;
         Ok(Self { mapping, map, len, elements: std::marker::PhantomData })
@@ -122,6 +142,17 @@ impl<T> SharedArray<T> {
         // SAFETY: in range, so within the mapping.
         unsafe { self.mapping.base().cast::<T>().add(index as usize) }
     }
+}
+
+fn bpf_map_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_map_info, Error> {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
+    // SAFETY: the kernel writes no more than that length.
+    let result = unsafe { libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut len) };
+    if result == 0 {
+        return Ok(info);
+    }
+    Err(Error::Sys { action: "asking for a BPF map", source: io::Error::from_raw_os_error(-result) })
 }
 
 /// Bytes of a page.

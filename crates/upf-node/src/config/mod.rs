@@ -27,7 +27,7 @@ use self::qos::QosConfig;
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
 pub(crate) use self::node::{SteerBy, UpfNode};
 pub(crate) use self::port::{Role, UpfPort};
-pub(crate) use self::store::{DurabilityConfig, StoreConfig};
+pub(crate) use self::store::{DurabilityConfig, RestartConfig, StoreConfig};
 
 /// What the files of a user plane have.
 pub(crate) const SCHEMA: FunctionSchema =

@@ -18,6 +18,11 @@ pub(crate) struct StoreConfig {
     pub(crate) folder: Spanned<PathBuf>,
     /// Where the memory of the usage counters is: a folder on a file system in memory, which outlives the process.
     pub(crate) memory: Spanned<PathBuf>,
+    /// `cold`: programs are taken off the interfaces when the process ends, however it ends. `hitless`: those of the kernel's datapath
+    /// stay, and go on to forward with the rules that they have, until the next start takes them over; only `SIGINT` takes them off.
+    pub(crate) restart: Spanned<RestartConfig>,
+    /// Where what is to stay is pinned: a folder on a BPF file system. Each node has one of its own in it.
+    pub(crate) pins: Spanned<PathBuf>,
     /// How often the usage counters are written to the journal, in seconds, where their memory does not outlive what they are to
     /// survive: so much usage is lost with the machine's power at most.
     #[schemars(range(min = 1, max = 3600))]
@@ -30,6 +35,8 @@ impl Default for StoreConfig {
             durability: unplaced(DurabilityConfig::Process),
             folder: unplaced("/var/lib/kaido".into()),
             memory: unplaced("/run/kaido".into()),
+            restart: unplaced(RestartConfig::Cold),
+            pins: unplaced("/sys/fs/bpf/kaido".into()),
             usage_interval_s: unplaced(10),
         }
     }
@@ -47,10 +54,32 @@ pub(crate) enum DurabilityConfig {
     Disk,
 }
 
+/// `restart` of the store.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RestartConfig {
+    /// Nobody forwards between two processes.
+    Cold,
+    /// The kernel does.
+    Hitless,
+}
+
 /// What is wrong with the section.
 pub(super) fn check(config: &StoreConfig, findings: &mut Findings) {
     findings.range(&config.usage_interval_s, "store.usage_interval_s");
-    for (field, folder) in [("store.folder", &config.folder), ("store.memory", &config.memory)] {
+    if *config.restart.get_ref() == RestartConfig::Hitless
+        && *config.durability.get_ref() == DurabilityConfig::Off
+    {
+        findings.add(
+            config.restart.span(),
+            "store.restart",
+            "sessions that the next start does not know cannot go on".to_owned(),
+            "`hitless` goes with durability = \"process\" or \"disk\"".to_owned(),
+        );
+    }
+    let folders =
+        [("store.folder", &config.folder), ("store.memory", &config.memory), ("store.pins", &config.pins)];
+    for (field, folder) in folders {
         if !folder.get_ref().is_absolute() {
             findings.add(
                 folder.span(),

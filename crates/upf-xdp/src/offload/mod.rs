@@ -14,6 +14,7 @@
 mod abi;
 mod events;
 mod groups;
+mod left;
 mod lost;
 mod port;
 mod record;
@@ -36,6 +37,7 @@ pub use self::abi::{
     CELLS_MAX, LINES_MAX, NEIGHBOURS_MAX, OWN_ADDRESSES_MAX, OffloadCounters, OffloadDrop, POLICERS_MAX,
     PORTS_MAX, PassReason, ROUTES_MAX, USAGE_MAX, VLANS_MAX,
 };
+pub use self::left::{Counted, LAYOUT, LeftTables, wait_for_programs};
 pub use self::lost::{FrameLosses, LostFrames};
 pub use self::port::{Vlan, VlanRole};
 pub use self::record::{

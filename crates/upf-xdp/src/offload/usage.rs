@@ -84,12 +84,16 @@ impl Usage {
         if taken == 0 {
             return;
         }
-        let direction = if rule.flags & DOWNLINK == 0 { 0 } else { 2 };
         for &cell in rule.passed() {
             // SAFETY: in range by `at`; zeroed at birth, made of atomics, and never anything else.
-            let counts = unsafe { &self.cells.at(cell).as_ref().counts };
-            counts[direction].fetch_add(taken % COUNTED_PACKET, Ordering::Relaxed);
-            counts[direction + 1].fetch_add(taken / COUNTED_PACKET, Ordering::Relaxed);
+            add_counted(unsafe { &self.cells.at(cell).as_ref().counts }, rule, taken);
         }
     }
+}
+
+/// Adds what a rule has counted, packets and bytes in one word, to a usage cell.
+pub(super) fn add_counted(counts: &[AtomicU64; 4], rule: &RawRule, taken: u64) {
+    let direction = if rule.flags & DOWNLINK == 0 { 0 } else { 2 };
+    counts[direction].fetch_add(taken % COUNTED_PACKET, Ordering::Relaxed);
+    counts[direction + 1].fetch_add(taken / COUNTED_PACKET, Ordering::Relaxed);
 }

@@ -3,6 +3,7 @@
 mod counting;
 mod forward;
 mod hostile;
+mod left;
 mod offload;
 mod rig;
 mod rules;

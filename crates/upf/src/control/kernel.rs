@@ -170,6 +170,11 @@ impl Upf {
                 DelayedWork::EndMarker(creation) => self.order_end_marker(creation),
             }
         }
+        self.follow_routes();
+    }
+
+    /// Has the kernel know where packets go, by routes and neighbours as they are now.
+    pub fn follow_routes(&mut self) {
         if let Some(kernel) = &mut self.kernel {
             kernel.path.follow_routes();
         }

@@ -4,6 +4,7 @@
 //! So it is kept as a short string of bytes, [without what others have too](super::dictionary), and unpacked when it is its turn: a
 //! microsecond then, and a twentieth of the memory always, which is what millions of sessions are made of.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use postcard::ser_flavors::{Flavor, Size};
@@ -168,6 +169,24 @@ impl PackedSessions {
         for slot in session.iter().flat_map(|session| session.state.slots()) {
             self.recorder.put_value(Kind::Usage, slot.0.into(), &read(slot));
         }
+    }
+
+    /// The sessions that count in some counters, with these.
+    pub(super) fn of_counters(&self, slots: &BTreeSet<UsageSlot>) -> Vec<(SessionIndex, UsageSlot)> {
+        let mut found = Vec::new();
+        for (number, place) in (0u32..).zip(&self.places) {
+            let index = SessionIndex(number);
+            match place.counters {
+                SessionCounters::None => {}
+                SessionCounters::One(slot) => found.extend(slots.get(&slot).map(|&slot| (index, slot))),
+                SessionCounters::Several(_) => {
+                    let session = self.unpack(index, place);
+                    let own = session.iter().flat_map(|session| session.state.slots());
+                    found.extend(own.filter(|slot| slots.contains(slot)).map(|slot| (index, slot)));
+                }
+            }
+        }
+        found
     }
 
     /// Records what applications are known by.

@@ -22,6 +22,7 @@ use super::session::{Session, SessionState};
 use super::slots::Slots;
 use super::tunnel_ends::remote_fteids;
 use crate::ids::{AppNumber, SessionIndex};
+use crate::node::WorkerEvent;
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, ChooseOr, Rejection, Seid, Urr, UrrId, Volume};
 use kaido_store::Recorder;
@@ -141,6 +142,22 @@ impl Upf {
         let usage = &self.node.usage;
         (first..end).for_each(|at| self.sessions.record_usage(at, |slot| usage.read(slot)));
         (end < self.sessions.places()).then_some(end)
+    }
+
+    /// Adds what was counted elsewhere after the counters were [claimed](Restoration::claim_counters). Others may count meanwhile,
+    /// where workers share sessions.
+    pub fn add_usage(&mut self, counted: &[(UsageSlot, Volume)]) {
+        let reached = counted.iter().filter(|(slot, more)| self.node.usage.add(*slot, more));
+        let reached: BTreeSet<UsageSlot> = reached.map(|(slot, _)| *slot).collect();
+        if reached.is_empty() {
+            return;
+        }
+        for (session, slot) in self.sessions.of_counters(&reached) {
+            if !self.node.send_event(WorkerEvent::Threshold { session, slot }) {
+                // There is no more room: the next packet tells.
+                return;
+            }
+        }
     }
 
     /// The UE addresses that a session was given, wherever their pools are now.
