@@ -1,9 +1,12 @@
-//! Anonymous memory in the largest pages to be had: 1 GiB, then 2 MiB, then transparent huge pages.
+//! Memory in the largest pages to be had: 1 GiB, then 2 MiB, then transparent huge pages. It is the process's own, or that of a file
+//! without a name, which another process maps too.
 //!
 //! Tables and frame pools are random-access working sets far beyond the TLB's reach with 4 KiB pages,
 //! so the page size is part of their speed; [`Region::pages`] says which one was obtained.
 
 use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// Pages that back a [`Region`] or a table, the largest first.
@@ -52,12 +55,16 @@ impl RegionError {
     }
 }
 
-/// Zeroed, page-aligned, private memory, released on drop.
+/// Page-aligned memory, zeroed at first, released on drop. What is shared lives as long as a descriptor of it.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
     pages: Pages,
+    /// What is to be unmapped in the end.
+    mapped: (NonNull<u8>, usize),
+    /// Whose memory it is, if not the process's own.
+    file: Option<File>,
 }
 
 // SAFETY: a region is plain memory owned by this value alone; access goes through raw pointers whose
@@ -99,6 +106,38 @@ impl Region {
         map::transparent(bytes.next_multiple_of(4096)).map_err(|source| RegionError::new(bytes, source))
     }
 
+    /// As [`Region::map`], of memory that another process can map too: see [`Region::descriptor`].
+    ///
+    /// # Errors
+    /// [`RegionError`] when it cannot be made or mapped.
+    #[cfg(not(miri))]
+    pub fn shared(bytes: usize) -> Result<Self, RegionError> {
+        let bytes = bytes.max(1);
+        for (size, pages) in [(GIB, Pages::Huge1G), (MIB2, Pages::Huge2M)] {
+            if bytes >= size
+                && let Ok(region) = map::shared(bytes.next_multiple_of(size), pages)
+            {
+                return Ok(region);
+            }
+        }
+        map::shared(bytes.next_multiple_of(4096), Pages::Transparent)
+            .map_err(|source| RegionError::new(bytes, source))
+    }
+
+    /// The memory behind a descriptor of [`Region::shared`], with what is in it.
+    ///
+    /// # Errors
+    /// [`RegionError`] when there are fewer than `bytes`, or they cannot be mapped.
+    #[cfg(not(miri))]
+    pub fn of(file: File, bytes: usize) -> Result<Self, RegionError> {
+        map::of(file, bytes).map_err(|source| RegionError::new(bytes, source))
+    }
+
+    /// By what another process maps the same memory; `None` where it is the process's own.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
     /// First byte.
     pub fn base(&self) -> NonNull<u8> {
         self.base
@@ -118,18 +157,21 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        map::release(self.base, self.len);
+        map::release(self.mapped.0, self.mapped.1);
     }
 }
 
 #[cfg(not(miri))]
 mod map {
+    use std::fs::File;
     use std::io;
+    use std::os::unix::fs::MetadataExt;
     use std::ptr::{NonNull, null_mut};
 
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-    use super::{Pages, Region};
+    use super::{GIB, MIB2, Pages, Region};
 
     pub(super) fn huge(len: usize, pages: Pages) -> Option<Region> {
         let size = if pages == Pages::Huge1G { MapFlags::HUGE_1GB } else { MapFlags::HUGE_2MB };
@@ -137,6 +179,8 @@ mod map {
             base,
             len,
             pages,
+            mapped: (base, len),
+            file: None,
         })
     }
 
@@ -151,18 +195,83 @@ mod map {
                 return Err(error.into());
             }
         }
-        Ok(Region { base, len, pages: Pages::Transparent })
+        Ok(Region { base, len, pages: Pages::Transparent, mapped: (base, len), file: None })
+    }
+
+    /// Memory of a new file without a name. All of it is there at once: a page that is not to be had later would be a signal.
+    pub(super) fn shared(len: usize, pages: Pages) -> io::Result<Region> {
+        let size = match pages {
+            Pages::Huge1G => MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
+            Pages::Huge2M => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+            Pages::Transparent => MemfdFlags::empty(),
+        };
+        let file = File::from(memfd_create("kaido", MemfdFlags::CLOEXEC | size)?);
+        fallocate(&file, FallocateFlags::empty(), 0, len as u64)?;
+        let region = of_file(file, len, pages)?;
+        if pages == Pages::Transparent {
+            // Large pages for files are off on most machines; asked for by name they are had.
+            // SAFETY: the range was mapped just above. A kernel that cannot refuses, and still serves, more slowly.
+            let _ = unsafe { libc::madvise(region.base.as_ptr().cast(), len, libc::MADV_COLLAPSE) };
+        }
+        Ok(region)
+    }
+
+    pub(super) fn of(file: File, bytes: usize) -> io::Result<Region> {
+        let found = file.metadata()?;
+        let len = usize::try_from(found.len()).unwrap_or(usize::MAX);
+        if bytes > len {
+            return Err(io::Error::other(format!("there are {len} to share")));
+        }
+        let pages = match usize::try_from(found.blksize()) {
+            Ok(GIB) => Pages::Huge1G,
+            Ok(MIB2) => Pages::Huge2M,
+            _ => Pages::Transparent,
+        };
+        of_file(file, len, pages)
+    }
+
+    /// Maps a file from its beginning. Large pages lie at multiples of their size: those of a file of them the kernel puts there
+    /// by itself, for others the mapping is made within a reservation.
+    fn of_file(file: File, len: usize, pages: Pages) -> io::Result<Region> {
+        let (mapped, at) = match pages {
+            Pages::Huge1G | Pages::Huge2M => (None, null_mut()),
+            Pages::Transparent => {
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                // SAFETY: the kernel chooses the address, so no existing mapping is touched.
+                let start = unsafe { mmap_anonymous(null_mut(), len + MIB2, ProtFlags::empty(), flags) }?;
+                let start = NonNull::new(start.cast::<u8>()).ok_or_else(at_zero)?;
+                (Some((start, len + MIB2)), start.as_ptr().wrapping_add(start.as_ptr().align_offset(MIB2)))
+            }
+        };
+        let fixed = if mapped.is_some() { MapFlags::FIXED } else { MapFlags::empty() };
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: the kernel chooses the address, or it lies in the reservation just made, which is longer than `len` by the most
+        // that was skipped.
+        let base = match unsafe { mmap(at.cast(), len, access, flags | fixed, &file, 0) } {
+            Ok(base) => NonNull::new(base.cast::<u8>()).ok_or_else(at_zero)?,
+            Err(error) => {
+                if let Some((start, len)) = mapped {
+                    release(start, len);
+                }
+                return Err(error.into());
+            }
+        };
+        Ok(Region { base, len, pages, mapped: mapped.unwrap_or((base, len)), file: Some(file) })
+    }
+
+    fn at_zero() -> io::Error {
+        io::Error::other("mapped at address zero")
     }
 
     fn anonymous(len: usize, flags: MapFlags) -> io::Result<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the address, so no existing mapping is touched.
         let base = unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE | flags) }?;
-        NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+        NonNull::new(base.cast()).ok_or_else(at_zero)
     }
 
     pub(super) fn release(base: NonNull<u8>, len: usize) {
-        // SAFETY: called once, by the owner, with the range that `anonymous` returned.
+        // SAFETY: called once, by the owner, with a range that was mapped here.
         let unmapped = unsafe { munmap(base.as_ptr().cast(), len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
     }
@@ -189,7 +298,7 @@ mod map {
         // SAFETY: the length is at least one page.
         let base = unsafe { alloc_zeroed(layout(len)?) };
         let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Region { base, len, pages: Pages::Transparent })
+        Ok(Region { base, len, pages: Pages::Transparent, mapped: (base, len), file: None })
     }
 
     pub(super) fn release(base: NonNull<u8>, len: usize) {
@@ -218,5 +327,31 @@ mod tests {
                 assert_eq!(last.read(), 7);
             }
         }
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn shared_memory_is_the_same_in_both_mappings() {
+        for bytes in [1, 5000, 5 << 20] {
+            let region = Region::shared(bytes).unwrap();
+            let file = File::from(region.descriptor().unwrap().try_clone_to_owned().unwrap());
+            let other = Region::of(file.try_clone().unwrap(), bytes).unwrap();
+            assert_eq!((other.len(), other.pages()), (region.len(), region.pages()));
+            assert_ne!(other.base(), region.base());
+            if region.len() >= MIB2 {
+                assert!([&region, &other].iter().all(|it| it.base().as_ptr().addr().is_multiple_of(MIB2)));
+            }
+            for at in [0, bytes - 1] {
+                // SAFETY: inside both regions, which nobody else holds.
+                unsafe {
+                    assert_eq!(other.base().add(at).read(), 0);
+                    region.base().add(at).write(7);
+                    assert_eq!(other.base().add(at).read(), 7);
+                    region.base().add(at).write(0);
+                }
+            }
+            assert!(Region::of(file, region.len() + 1).is_err());
+        }
+        assert!(Region::map(1).unwrap().descriptor().is_none());
     }
 }
