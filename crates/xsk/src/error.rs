@@ -85,6 +85,20 @@ pub enum Error {
         /// The option that differs.
         what: &'static str,
     },
+    /// A socket was taken over, and another mode asked for than it was bound with.
+    #[error("a socket that is taken over keeps {what}: ask for the same")]
+    AdoptedOptions {
+        /// The option that differs.
+        what: &'static str,
+    },
+    /// A socket was to be taken over, and there was none for this queue.
+    #[error("interface {ifindex} queue {queue}: no socket was handed over for it")]
+    NotOffered {
+        /// Interface index.
+        ifindex: u32,
+        /// Queue number.
+        queue: u32,
+    },
     /// Any other system call error.
     #[error("{call}: {source}")]
     Sys {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::ring::{Consumer, Producer};
 use crate::rings::RingMapping;
 use crate::sys;
+use crate::umem::State;
 use crate::{CompletionRing, Error, FillRing, Rings, RxRing, TxRing, Umem};
 
 /// How packets get between the driver and the UMEM.
@@ -100,7 +101,8 @@ impl Builder {
             }
             None => umem.take_fresh(&mut state)?,
         };
-        let rings = self.make_rings(fd.as_fd())?;
+        self.size_rings(fd.as_fd())?;
+        let rings = self.map_rings(fd.as_fd())?;
         let address = libc::sockaddr_xdp {
             sxdp_family: sys::FAMILY,
             sxdp_flags: if anchor.is_some() { libc::XDP_SHARED_UMEM } else { self.bind_flags() },
@@ -112,21 +114,50 @@ impl Builder {
         if let Some(busy_poll) = self.busy_poll {
             set_busy_poll(fd.as_fd(), busy_poll)?;
         }
-        let fd = Arc::new(fd);
-        let mut socket = Socket {
-            fd: Arc::clone(&fd),
-            ifindex: self.ifindex,
-            queue: self.queue,
-            zero_copy: false,
-            _umem: umem.clone(),
-        };
-        socket.zero_copy = socket.options()?.zero_copy;
-        if anchor.is_none() {
-            state.bind_flags = self.bind_flags();
-            state.zero_copy = socket.zero_copy;
+        let socket = self.socket(Arc::new(fd), umem, &mut state, anchor.is_none())?;
+        Ok((socket, rings))
+    }
+
+    /// Takes over a socket that somebody else has bound with these settings to the same memory: in another process, or earlier in this
+    /// one. Nothing about it changes; the rings go on at their present cursors.
+    ///
+    /// # Errors
+    /// [`Error::AdoptedOptions`] when it was bound in another mode than this, [`Error::SharedOptions`] when it differs from the other
+    /// sockets of the UMEM, [`Error::RingSize`], or a plain system error, as for a descriptor that is no AF_XDP socket.
+    ///
+    /// # Safety
+    /// `umem` is the memory that the socket was bound to, and the settings are those with which it was. Once the rings that are
+    /// returned are used, nobody else works them, nor has since they were returned.
+    pub unsafe fn adopt(&self, fd: Arc<OwnedFd>, umem: &Umem) -> Result<(Socket, Rings), Error> {
+        Error::check_ring_sizes(self.fill, self.completion, self.rx, self.tx)?;
+        let mut state = umem.lock();
+        let is_first = state.anchor().is_none();
+        if !is_first {
+            self.check_shared(state.bind_flags, state.zero_copy)?;
+        }
+        let got = sys::options(fd.as_fd())?.mode();
+        if self.mode != BindMode::Auto && self.mode != got {
+            return Err(Error::AdoptedOptions { what: "the bind mode" });
+        }
+        let rings = self.map_rings(fd.as_fd())?;
+        let socket = self.socket(fd, umem, &mut state, is_first)?;
+        Ok((socket, rings))
+    }
+
+    /// The handle of a bound socket, known to its UMEM.
+    fn socket(
+        &self,
+        fd: Arc<OwnedFd>,
+        umem: &Umem,
+        state: &mut State,
+        is_first: bool,
+    ) -> Result<Socket, Error> {
+        let zero_copy = sys::options(fd.as_fd())?.zero_copy;
+        if is_first {
+            (state.bind_flags, state.zero_copy) = (self.bind_flags(), zero_copy);
         }
         state.add(&fd);
-        Ok((socket, rings))
+        Ok(Socket { fd, ifindex: self.ifindex, queue: self.queue, zero_copy, _umem: umem.clone() })
     }
 
     fn bind_flags(&self) -> u16 {
@@ -153,7 +184,7 @@ impl Builder {
         Err(Error::SharedOptions { what })
     }
 
-    fn make_rings(&self, fd: BorrowedFd<'_>) -> Result<Rings, Error> {
+    fn size_rings(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         for (option, size, call) in [
             (libc::XDP_UMEM_FILL_RING, self.fill, "setsockopt(XDP_UMEM_FILL_RING)"),
             (libc::XDP_UMEM_COMPLETION_RING, self.completion, "setsockopt(XDP_UMEM_COMPLETION_RING)"),
@@ -162,6 +193,10 @@ impl Builder {
         ] {
             sys::set(fd, libc::SOL_XDP, option, &size).map_err(|source| Error::Sys { call, source })?;
         }
+        Ok(())
+    }
+
+    fn map_rings(&self, fd: BorrowedFd<'_>) -> Result<Rings, Error> {
         // SAFETY: a struct of integers.
         let offsets: libc::xdp_mmap_offsets =
             unsafe { sys::get(fd, libc::XDP_MMAP_OFFSETS, "getsockopt(XDP_MMAP_OFFSETS)")? };
@@ -175,7 +210,7 @@ impl Builder {
         )?;
         let rx = RingMapping::map(fd, self.rx, &offsets.rx, libc::XDP_PGOFF_RX_RING)?;
         let tx = RingMapping::map(fd, self.tx, &offsets.tx, libc::XDP_PGOFF_TX_RING)?;
-        // SAFETY: rings just made, of which no one else knows: one end is ours, the other the kernel's.
+        // SAFETY: rings just made, or given up by who worked them (`adopt`): one end is ours, the other the kernel's.
         Ok(unsafe {
             Rings {
                 fill: FillRing(Producer::new(fill)),
@@ -234,6 +269,13 @@ pub struct Options {
     pub zero_copy: bool,
 }
 
+impl Options {
+    /// The mode that was got: never [`BindMode::Auto`].
+    pub fn mode(self) -> BindMode {
+        if self.zero_copy { BindMode::ZeroCopy } else { BindMode::Copy }
+    }
+}
+
 impl Socket {
     /// Starts to describe a socket on queue `queue` of interface `ifindex` of the calling thread's network namespace.
     pub fn builder(ifindex: u32, queue: u32) -> Builder {
@@ -263,7 +305,7 @@ impl Socket {
 
     /// The mode that was got: never [`BindMode::Auto`].
     pub fn mode(&self) -> BindMode {
-        if self.zero_copy { BindMode::ZeroCopy } else { BindMode::Copy }
+        Options { zero_copy: self.zero_copy }.mode()
     }
 
     /// Counters since the socket was made.
@@ -289,11 +331,12 @@ impl Socket {
     /// # Errors
     /// [`Error::Sys`].
     pub fn options(&self) -> Result<Options, Error> {
-        // SAFETY: a struct of integers.
-        let raw: libc::xdp_options =
-            unsafe { sys::get(self.as_fd(), libc::XDP_OPTIONS, "getsockopt(XDP_OPTIONS)")? };
-        // XDP_OPTIONS_ZEROCOPY
-        Ok(Options { zero_copy: raw.flags & 1 != 0 })
+        sys::options(self.as_fd())
+    }
+
+    /// The descriptor, by which the socket outlives this handle and its rings; see [`Builder::adopt`].
+    pub fn descriptor(&self) -> &Arc<OwnedFd> {
+        &self.fd
     }
 
     /// Tells the driver of new chunks in the fill ring, and polls its queue once when busy polling is on.

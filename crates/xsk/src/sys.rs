@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::Error;
+use crate::{Error, Options};
 
 // Not in libc for every target; values of include/uapi/asm-generic/socket.h.
 pub(crate) const SO_BUSY_POLL: libc::c_int = 46;
@@ -67,6 +67,14 @@ pub(crate) unsafe fn get<T>(fd: BorrowedFd<'_>, option: libc::c_int, call: &'sta
         )
     };
     if result < 0 { Err(Error::Sys { call, source: io::Error::last_os_error() }) } else { Ok(value) }
+}
+
+/// What the kernel says of a binding.
+pub(crate) fn options(fd: BorrowedFd<'_>) -> Result<Options, Error> {
+    // SAFETY: a struct of integers.
+    let raw: libc::xdp_options = unsafe { get(fd, libc::XDP_OPTIONS, "getsockopt(XDP_OPTIONS)")? };
+    // XDP_OPTIONS_ZEROCOPY
+    Ok(Options { zero_copy: raw.flags & 1 != 0 })
 }
 
 /// `bind` to a (netdev, queue).

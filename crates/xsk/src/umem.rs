@@ -74,6 +74,22 @@ impl Umem {
     /// The region is mapped readable and writable for the rest of the process's life, and is accessed by no one but
     /// the owner of each chunk: the kernel reads and writes it as long as any socket or ring of this UMEM exists.
     pub unsafe fn register(start: NonNull<u8>, len: usize, config: UmemConfig) -> Result<Self, Error> {
+        // SAFETY: by the caller's promise.
+        let umem = unsafe { Self::adopt(start, len, config) }?;
+        let fresh = umem.inner.open()?;
+        umem.lock().fresh = Some(fresh);
+        Ok(umem)
+    }
+
+    /// As [`Umem::register`], for sockets that were bound to the same memory elsewhere and come to be
+    /// [adopted](crate::Builder::adopt). The region is registered when a socket is bound anew after all of them are gone.
+    ///
+    /// # Errors
+    /// [`Error::UmemLayout`].
+    ///
+    /// # Safety
+    /// As [`Umem::register`].
+    pub unsafe fn adopt(start: NonNull<u8>, len: usize, config: UmemConfig) -> Result<Self, Error> {
         let reject = |reason| Err(Error::UmemLayout { len, chunk_size: config.chunk_size, reason });
         if !config.chunk_size.is_power_of_two() || !(2048..=4096).contains(&config.chunk_size) {
             return reject("the chunk size must be 2048 or 4096");
@@ -87,10 +103,7 @@ impl Umem {
         if config.headroom >= config.chunk_size - XDP_PACKET_HEADROOM {
             return reject("the headroom and the kernel's 256 bytes must leave room for a packet");
         }
-        let inner = Inner { start, len, config, state: Mutex::default() };
-        let fresh = inner.open()?;
-        inner.lock().fresh = Some(fresh);
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(Inner { start, len, config, state: Mutex::default() }) })
     }
 
     /// How the region is cut.

@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use kaido_xsk::{BindMode, BusyPoll, Error, Socket, Umem, UmemConfig};
 
@@ -168,5 +169,43 @@ fn busy_poll_and_plain_wakeup_bind() {
         assert!(!rings.fill.needs_wakeup());
         socket.wake_rx().unwrap();
         assert!(!socket.wait_rx(std::time::Duration::from_millis(1)).unwrap());
+    });
+}
+
+#[test]
+fn a_socket_goes_on_where_it_was_given_up() {
+    in_namespace("a_socket_goes_on_where_it_was_given_up", |lo| {
+        let umem = umem();
+        let builder = Socket::builder(lo, 0).ring_sizes(32, 64, 128, 256);
+        let (socket, mut rings) = builder.bind(&umem).unwrap();
+        let fd = Arc::clone(socket.descriptor());
+        let mut supplied = 0u64;
+        for _ in 0..20 {
+            // SAFETY: numbers of chunks that nothing is received into.
+            supplied += unsafe { rings.fill.supply(&[0]) } as u64;
+            drop(rings);
+            // The memory as another process sees it: of its sockets are known those that were adopted.
+            // SAFETY: mapped for this test alone and never unmapped.
+            let umem = unsafe { Umem::adopt(area(), UMEM_LEN, UmemConfig::default()) }.unwrap();
+            // SAFETY: the settings of the socket, whose rings were dropped.
+            let (adopted, again) = unsafe { builder.adopt(Arc::clone(&fd), &umem) }.unwrap();
+            assert_eq!((adopted.mode(), adopted.queue(), again.rx.capacity()), (BindMode::Copy, 0, 128));
+            rings = again;
+            assert_eq!(u64::from(rings.fill.free()), 32 - supplied);
+            // It is by this one that others share the memory.
+            let other = Socket::builder(lo, 0).need_wakeup(false).bind(&umem);
+            assert!(matches!(other, Err(Error::SharedOptions { what: "need-wakeup" })), "{other:?}");
+            // SAFETY: as above; nothing is adopted.
+            let other = unsafe { builder.clone().multi_buffer(true).adopt(Arc::clone(&fd), &umem) };
+            assert!(matches!(other, Err(Error::SharedOptions { what: "multi-buffer" })), "{other:?}");
+            // SAFETY: as above; nothing is adopted.
+            let other = unsafe { builder.clone().mode(BindMode::ZeroCopy).adopt(Arc::clone(&fd), &umem) };
+            assert!(matches!(other, Err(Error::AdoptedOptions { what: "the bind mode" })), "{other:?}");
+        }
+        assert_eq!(supplied, 20);
+        let file: std::os::fd::OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        // SAFETY: never gets to rings.
+        let other = unsafe { builder.adopt(Arc::new(file), &umem) };
+        assert!(matches!(other, Err(Error::Sys { .. })), "{other:?}");
     });
 }
