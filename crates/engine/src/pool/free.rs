@@ -66,18 +66,31 @@ pub(super) struct FreeFrames {
 impl FreeFrames {
     /// All of so many frames.
     pub(super) fn all(frames: u32) -> Self {
+        let free = Self::none(frames);
+        free.give_all(frames, |_| WHOLE);
+        free
+    }
+
+    /// None of so many frames.
+    pub(super) fn none(frames: u32) -> Self {
         let blocks = frames.div_ceil(BLOCK);
-        let free = Self {
+        Self {
             blocks: (0..blocks).map(|_| AtomicU64::new(0)).collect(),
             whole: Summary::none(blocks),
             some: Summary::none(blocks),
-        };
-        for block in 0..blocks {
-            // A last block of fewer frames is never whole, and found as one that is not.
-            let frames = WHOLE >> (BLOCK - (frames - block * BLOCK).min(BLOCK));
-            free.give(Part { block, frames });
         }
-        free
+    }
+
+    /// Gives back those of so many frames whose bits `of_block` has set.
+    pub(super) fn give_all(&self, frames: u32, of_block: impl Fn(u32) -> u64) {
+        for block in 0..frames.div_ceil(BLOCK) {
+            // A last block of fewer frames is never whole, and found as one that is not.
+            let there = WHOLE >> (BLOCK - (frames - block * BLOCK).min(BLOCK));
+            let part = Part { block, frames: there & of_block(block) };
+            if !part.is_empty() {
+                self.give(part);
+            }
+        }
     }
 
     /// Gives frames back.

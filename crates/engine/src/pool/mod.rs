@@ -13,13 +13,17 @@ mod free;
 
 pub use cache::PoolCache;
 
+#[cfg(not(miri))]
+use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kaido_table::{Pages, Region, RegionError};
 
 use crate::frame::Frame;
 use crate::sync::AtomicU32;
-use free::{FreeFrames, Part};
+use free::{BLOCK, FreeFrames, Part};
 
 /// Bytes in front of a received packet, for the headers to come. The kernel's XDP_PACKET_HEADROOM.
 pub const HEADROOM: usize = 256;
@@ -83,6 +87,12 @@ pub enum PoolError {
     /// An unusable size.
     #[error("a pool of {0} frames: between 1 and {max} are possible", max = NONE - 1)]
     Size(usize),
+    /// Frames of another process that are said to be in two places, or in none.
+    #[error("frame {0} is said to be held twice, or is none of the pool's {1}")]
+    Held(u32, usize),
+    /// The frames are here already.
+    #[error("the frames of the pool were taken over before")]
+    TakenIn,
 }
 
 /// What the pool knows of a frame that is in a chain, beside its bytes.
@@ -100,6 +110,8 @@ pub struct FramePool {
     size: FrameSize,
     links: Box<[Link]>,
     free: FreeFrames,
+    /// Whether another process has the frames.
+    is_elsewhere: AtomicBool,
 }
 
 impl FramePool {
@@ -116,14 +128,76 @@ impl FramePool {
     /// # Errors
     /// As there.
     pub fn leak_of(size: FrameSize, frames: usize) -> Result<&'static Self, PoolError> {
-        let count = u32::try_from(frames).map_err(|_| PoolError::Size(frames))?;
-        if count == 0 || count == NONE {
-            return Err(PoolError::Size(frames));
+        let count = count(frames)?;
+        Ok(Self::over(Region::map(frames * size.bytes())?, size, FreeFrames::all(count), count, false))
+    }
+
+    /// As [`FramePool::leak_of`], in memory that another process can take over.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(not(miri))]
+    pub fn leak_shared(size: FrameSize, frames: usize) -> Result<&'static Self, PoolError> {
+        let count = count(frames)?;
+        Ok(Self::over(Region::shared(frames * size.bytes())?, size, FreeFrames::all(count), count, false))
+    }
+
+    /// A pool in the memory behind another's [descriptor](FramePool::descriptor), of frames of the same size and number. All of them are
+    /// with whoever has it now, until they are [taken in](FramePool::take_in).
+    ///
+    /// # Errors
+    /// As [`FramePool::leak_of`].
+    #[cfg(not(miri))]
+    pub fn adopt(memory: File, size: FrameSize, frames: usize) -> Result<&'static Self, PoolError> {
+        let count = count(frames)?;
+        let region = Region::of(memory, frames * size.bytes())?;
+        Ok(Self::over(region, size, FreeFrames::none(count), count, true))
+    }
+
+    fn over(
+        region: Region,
+        size: FrameSize,
+        free: FreeFrames,
+        count: u32,
+        is_elsewhere: bool,
+    ) -> &'static Self {
+        let link = |_| Link { next: AtomicU32::new(NONE), extent: AtomicU32::new(0) };
+        let links = (0..count).map(link).collect();
+        let is_elsewhere = AtomicBool::new(is_elsewhere);
+        Box::leak(Box::new(Self { region, size, links, free, is_elsewhere }))
+    }
+
+    /// Takes over the frames of a pool that was [adopted](FramePool::adopt): all are free but those of `held`, which their holders give
+    /// back.
+    ///
+    /// # Errors
+    /// [`PoolError::Held`] and [`PoolError::TakenIn`]; then nothing was taken.
+    ///
+    /// # Safety
+    /// Nobody else uses a frame of the pool's memory from here on, but who holds those of `held`.
+    pub unsafe fn take_in(&self, held: impl IntoIterator<Item = u32>) -> Result<(), PoolError> {
+        let mut bits = vec![0u64; self.frames().div_ceil(BLOCK as usize)];
+        for frame in held {
+            let part = Part::of(frame);
+            let block = bits.get_mut(part.block as usize).filter(|_| (frame as usize) < self.frames());
+            let block = block.filter(|bits| **bits & part.frames == 0);
+            *block.ok_or(PoolError::Held(frame, self.frames()))? |= part.frames;
         }
-        let links =
-            (0..count).map(|_| Link { next: AtomicU32::new(NONE), extent: AtomicU32::new(0) }).collect();
-        let region = Region::map(frames * size.bytes())?;
-        Ok(Box::leak(Box::new(Self { region, size, links, free: FreeFrames::all(count) })))
+        if !self.is_elsewhere.swap(false, Ordering::Relaxed) {
+            return Err(PoolError::TakenIn);
+        }
+        self.free.give_all(count(self.frames())?, |block| !bits[block as usize]);
+        Ok(())
+    }
+
+    /// By what another process can [adopt](FramePool::adopt) the pool; `None` where the memory is this one's own.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.region.descriptor()
+    }
+
+    /// Whether another process has the frames, and they were not taken in.
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere.load(Ordering::Relaxed)
     }
 
     /// How large its frames are.
@@ -204,10 +278,60 @@ impl FramePool {
     }
 }
 
+/// Frames as they are numbered.
+fn count(frames: usize) -> Result<u32, PoolError> {
+    u32::try_from(frames).ok().filter(|count| ![0, NONE].contains(count)).ok_or(PoolError::Size(frames))
+}
+
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_pool_is_taken_over_but_for_what_is_held() {
+        for size in FrameSize::ALL {
+            let old = FramePool::leak_shared(size, 200).unwrap();
+            let mut held: Vec<Frame> = (0..150).filter_map(|_| old.allocate()).collect();
+            held.drain(..70).for_each(drop);
+            for frame in &mut held {
+                assert!(frame.set(b"theirs"));
+            }
+            let memory = File::from(old.descriptor().unwrap().try_clone_to_owned().unwrap());
+            let new = FramePool::adopt(memory, size, 200).unwrap();
+            assert!(new.is_elsewhere() && new.allocate().is_none());
+            let addresses: Vec<u64> = held.iter().map(Frame::address).collect();
+            let numbers: Vec<u32> =
+                addresses.iter().map(|at| u32::try_from(new.frame_of(*at)).unwrap()).collect();
+            let take = |held: &[u32]| {
+                // SAFETY: the old pool's frames are not touched any more.
+                unsafe { new.take_in(held.iter().copied()) }
+            };
+            let twice = [&numbers[..], &numbers[3..4]].concat();
+            assert!(matches!(take(&twice), Err(PoolError::Held(frame, 200)) if frame == numbers[3]));
+            assert!(matches!(take(&[200]), Err(PoolError::Held(200, _))));
+            assert_eq!(new.free_frames(), 0, "nothing was taken");
+            take(&numbers).unwrap();
+            assert!(matches!(take(&[]), Err(PoolError::TakenIn)));
+            assert_eq!(new.free_frames(), 120);
+            let free: Vec<Frame> = std::iter::from_fn(|| new.allocate()).collect();
+            assert!(free.len() == 120 && free.iter().all(|frame| !addresses.contains(&frame.address())));
+            for frame in held {
+                let mut address = 0;
+                frame.into_device(|at, _| address = at);
+                // SAFETY: given to nobody just above, and taken back once.
+                let frame = unsafe { Frame::from_device(new, address, 6) }.unwrap();
+                assert_eq!(frame.data(), b"theirs");
+            }
+            drop(free);
+            assert_eq!(new.free_frames(), 200);
+        }
+        let leaked = FramePool::leak(4).unwrap();
+        assert!(leaked.descriptor().is_none() && !leaked.is_elsewhere());
+        // SAFETY: refused.
+        assert!(matches!(unsafe { leaked.take_in([]) }, Err(PoolError::TakenIn)));
+    }
 
     #[test]
     fn frames_run_out_and_come_back() {
