@@ -28,7 +28,10 @@ pub use tap::{TapConfig, TapPort};
 pub use tun::{Layer, Tun};
 pub use vlan::{UnclaimedFrames, VlanPort, vlan_ports};
 #[cfg(not(any(loom, shuttle)))]
-pub use xdp::{NoKernel, RingOwner, RingPeer, SharedXdp, XdpOptions, XdpPool, XdpPort, ring_port};
+pub use xdp::{
+    NoKernel, RingOwner, RingPeer, SharedXdp, TakeoverError, XdpOptions, XdpPool, XdpPort, XdpSocket,
+    XdpState, ring_port,
+};
 
 use std::os::fd::BorrowedFd;
 

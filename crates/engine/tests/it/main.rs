@@ -11,5 +11,6 @@ mod ports;
 mod rig;
 mod shared;
 mod steer;
+mod takeover;
 mod timing;
 mod xdp;

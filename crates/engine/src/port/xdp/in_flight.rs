@@ -68,6 +68,25 @@ impl InFlightFrames {
         self.bits.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
+    /// Leaves the frames with the kernel for somebody else to take back; their numbers.
+    pub(super) fn leave_all(&mut self) -> Vec<u32> {
+        self.grace = Duration::ZERO;
+        let mut frames = Vec::new();
+        for (word, bits) in (0u32..).zip(&mut self.bits) {
+            while *bits != 0 {
+                frames.push(word * 64 + bits.trailing_zeros());
+                *bits &= *bits - 1;
+            }
+        }
+        frames
+    }
+
+    /// Notes that frames are the kernel's which somebody else has left with it. They are numbered within the pool.
+    pub(super) fn resume(&mut self, frames: &[u32]) {
+        let size = self.pool.frame_size().bytes() as u64;
+        frames.iter().for_each(|frame| self.lend(u64::from(*frame) * size));
+    }
+
     fn take_all(&mut self) {
         for word in 0..self.bits.len() {
             while self.bits[word] != 0 {
@@ -114,6 +133,14 @@ mod tests {
             assert!(held.take_back(at(69), 10).is_none());
             assert!(held.take_back(at(70), 10).is_none() && held.take_back(u64::MAX, 10).is_none());
             drop(frame);
+            // Left with the kernel by one, and taken back by another.
+            let left = held.leave_all();
+            assert_eq!(left, (0..69).collect::<Vec<_>>());
+            drop(held);
+            assert_eq!(pool.free_frames(), 1);
+            let mut held = InFlightFrames::new(pool);
+            held.resume(&left);
+            assert!(held.take_back(at(69), 10).is_none() && held.take_back(at(68), 10).is_some());
             drop(held);
             assert_eq!(pool.free_frames(), 70);
         }

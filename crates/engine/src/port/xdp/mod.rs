@@ -12,15 +12,20 @@
 mod in_flight;
 mod peer;
 mod shared;
+mod sockets;
 mod umem_rings;
 
 pub use peer::{NoKernel, RingPeer, ring_port};
 pub use shared::SharedXdp;
+pub use sockets::{TakeoverError, XdpSocket, XdpState};
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kaido_xsk::{BindMode, BusyPoll, Desc, Error, Rings, RxRing, Socket, Statistics, Umem, UmemConfig};
+use kaido_xsk::{
+    BindMode, Builder, BusyPoll, Desc, Error, PeerRings, Rings, RxRing, Socket, Statistics, Umem, UmemConfig,
+};
 
 use super::Port;
 use crate::batch::{BATCH_MAX, Batch};
@@ -28,7 +33,8 @@ use crate::drop_reason::DropReason;
 use crate::frame::Frame;
 use crate::pool::{FramePool, PoolCache};
 use in_flight::InFlightFrames;
-use umem_rings::UmemRings;
+use sockets::{Opening, Sockets};
+use umem_rings::{Home, UmemRings};
 
 /// Most buffers of a packet in copy mode: the kernel's `MAX_SKB_FRAGS` as it is usually built.
 const SEGMENTS_MAX: usize = 17;
@@ -39,11 +45,12 @@ const LINGER: Duration = Duration::from_millis(100);
 /// How long the kernel may take to let a queue go after its last socket was closed.
 const TEARDOWN: Duration = Duration::from_secs(1);
 
-/// A frame pool that AF_XDP sockets may use.
+/// A frame pool that AF_XDP sockets may use. Its sockets can go to another process, or stay while their ports are closed.
 #[derive(Clone, Debug)]
 pub struct XdpPool {
     pool: &'static FramePool,
     umem: Umem,
+    sockets: Arc<Sockets>,
 }
 
 impl XdpPool {
@@ -53,19 +60,84 @@ impl XdpPool {
     /// [`Error::Permission`], [`Error::PinMemory`], [`Error::UmemLayout`].
     pub fn register(pool: &'static FramePool) -> Result<Self, Error> {
         let (start, len) = pool.memory();
-        // Fits: at most a page.
-        #[allow(clippy::cast_possible_truncation)]
-        let config = UmemConfig { chunk_size: pool.frame_size().bytes() as u32, ..UmemConfig::default() };
         // SAFETY: the pool is never unmapped, and whoever owns a frame is alone with its chunk: ownership goes to
         // the kernel by `Frame::into_device` and comes back by `Frame::from_device`.
-        let umem = unsafe { Umem::register(start, len, config) }?;
-        Ok(Self { pool, umem })
+        let umem = unsafe { Umem::register(start, len, umem_config(pool)) }?;
+        Ok(Self { pool, umem, sockets: Arc::default() })
+    }
+
+    /// Takes over the sockets of a pool of another process, whose frames `pool` has [adopted](FramePool::adopt), as its
+    /// [`sockets`](XdpPool::sockets) were. The other goes on to use them. Until they are [taken in](XdpPool::take_in), ports can be
+    /// opened on them that neither receive nor send, which shows that it can be done.
+    ///
+    /// # Errors
+    /// [`Error::UmemLayout`].
+    pub fn adopt(pool: &'static FramePool, sockets: Vec<(XdpSocket, OwnedFd)>) -> Result<Self, Error> {
+        let (start, len) = pool.memory();
+        // SAFETY: as in `register`. Frames that the other process has are not in the pool before they are taken in.
+        let umem = unsafe { Umem::adopt(start, len, umem_config(pool)) }?;
+        Ok(Self { pool, umem, sockets: Arc::new(Sockets::elsewhere(sockets)) })
     }
 
     /// The pool.
     pub fn pool(&self) -> &'static FramePool {
         self.pool
     }
+
+    /// The sockets of its ports, for another process.
+    pub fn sockets(&self) -> Vec<(XdpSocket, Arc<OwnedFd>)> {
+        self.sockets.open_sockets()
+    }
+
+    /// How many sockets of an interface wait for ports.
+    pub fn waiting(&self, ifindex: u32) -> usize {
+        self.sockets.parked(ifindex)
+    }
+
+    /// A socket that was taken over, and for which no port was opened.
+    pub fn unopened(&self) -> Option<XdpSocket> {
+        self.sockets.unopened()
+    }
+
+    /// From here on ports that are closed leave their sockets to those that are opened next on their queues, here or in another
+    /// process. What they have given to the kernel stays with it.
+    pub fn leave(&self) {
+        self.sockets.leave();
+    }
+
+    /// What the ports that were closed since [`leave`](XdpPool::leave) knew of their sockets.
+    ///
+    /// # Errors
+    /// [`TakeoverError::Open`] while there are others.
+    pub fn states(&self) -> Result<Vec<XdpState>, TakeoverError> {
+        self.sockets.states()
+    }
+
+    /// After [`leave`](XdpPool::leave): ports that are opened go on where those were that were closed, and ports that are closed close
+    /// their sockets again.
+    pub fn stay(&self) {
+        self.sockets.stay();
+    }
+
+    /// After [`adopt`](XdpPool::adopt): ports that are opened go on where those of the other process were. Those that were opened before
+    /// are to be closed.
+    ///
+    /// # Errors
+    /// [`TakeoverError`], when the sockets are not those that were handed over; then nothing was taken.
+    ///
+    /// # Safety
+    /// The other process has closed the ports of these sockets, their states are these, and it opens no others on them. The frames
+    /// that they name are out of the pool: see [`FramePool::take_in`].
+    pub unsafe fn take_in(&self, states: Vec<XdpState>) -> Result<(), TakeoverError> {
+        self.sockets.take_in(states, self.pool.frames())
+    }
+}
+
+fn umem_config(pool: &FramePool) -> UmemConfig {
+    // Fits: at most a page.
+    #[allow(clippy::cast_possible_truncation)]
+    let chunk_size = pool.frame_size().bytes() as u32;
+    UmemConfig { chunk_size, ..UmemConfig::default() }
 }
 
 /// How a port is bound. The first open port of a pool settles mode, need-wakeup and multi-buffer for all.
@@ -107,40 +179,72 @@ impl Default for XdpOptions {
     }
 }
 
-/// Binds a queue, waiting for a port that was there before; the parts in the order in which they are closed: frames
-/// return once the kernel can no longer reach them.
-fn bind(
-    pool: &XdpPool,
-    ifindex: u32,
-    queue: u32,
-    options: &XdpOptions,
-) -> Result<(Socket, RxRing, UmemRings), Error> {
-    let mut builder = Socket::builder(ifindex, queue)
-        .mode(options.mode)
-        .need_wakeup(options.need_wakeup)
-        .multi_buffer(options.multi_buffer)
-        .ring_sizes(options.fill, options.completion, options.rx, options.tx);
-    if let Some(busy_poll) = options.busy_poll {
-        builder = builder.busy_poll(busy_poll);
+/// The parts of a port, in the order in which they are closed: frames return once the kernel can no longer reach them. The last is a
+/// packet whose rest was not received yet.
+type Parts = (Socket, RxRing, UmemRings, Option<Frame>);
+
+/// Opens the port of a queue: on a socket of its own, or on one that is there.
+fn bind(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Result<Parts, Error> {
+    let builder = Socket::builder(ifindex, queue).mode(options.mode);
+    let builder = options.busy_poll.into_iter().fold(builder, Builder::busy_poll);
+    match pool.sockets.opening(ifindex, queue)? {
+        Opening::Bind => {
+            let asked = XdpSocket::of(ifindex, queue, options);
+            let (socket, rings) = bind_when_free(&asked.builder(builder), &pool.umem)?;
+            Ok(parts(pool, (socket, rings), asked, options))
+        }
+        Opening::GoOn(had, fd, state) => {
+            // SAFETY: the pool's memory is that of all its sockets, which were bound so. The port that worked the rings is closed: it
+            // has left its state, or another process has, by the contract of `take_in`.
+            let adopted = unsafe { had.adopt(builder, fd, pool, options) }?;
+            let (socket, rx, mut rings, _) = parts(pool, adopted, had, options);
+            let partial = rings.resume(&state);
+            Ok((socket, rx, rings, partial))
+        }
+        Opening::Rehearse(had, fd) => {
+            // SAFETY: as above, but for the rings, which are not used.
+            let (socket, _) = unsafe { had.adopt(builder, fd, pool, options) }?;
+            let (rings, _) = PeerRings::pair(had.fill, had.completion, had.rx, had.tx)?;
+            let Rings { fill, completion, rx, tx } = rings;
+            let rings = UmemRings::new(fill, completion, tx, InFlightFrames::new(pool.pool), 1);
+            Ok((socket, rx, rings, None))
+        }
     }
+}
+
+/// Binds a queue, waiting for a port that was there before.
+fn bind_when_free(builder: &Builder, umem: &Umem) -> Result<(Socket, Rings), Error> {
     let deadline = Instant::now() + TEARDOWN;
-    let (socket, rings) = loop {
-        match builder.bind(&pool.umem) {
+    loop {
+        match builder.bind(umem) {
             // Most likely the port that was here before, which the kernel is still taking apart.
             Err(Error::QueueBusy { .. }) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            result => break result?,
+            result => return result,
         }
-    };
+    }
+}
+
+/// The parts of a port on a socket, which the pool knows from here on.
+fn parts(
+    pool: &XdpPool,
+    (socket, rings): (Socket, Rings),
+    mut bound: XdpSocket,
+    options: &XdpOptions,
+) -> Parts {
     let mut held = InFlightFrames::new(pool.pool);
     if socket.mode() == BindMode::ZeroCopy {
         // The kernel takes the memory from the driver some time after the socket was closed.
         held.grace = LINGER;
     }
+    bound.identify(&socket);
+    pool.sockets.note(bound, socket.descriptor());
     let Rings { fill, completion, rx, tx } = rings;
     let segments_max = if options.multi_buffer { options.segments_max.max(1) } else { 1 };
-    Ok((socket, rx, UmemRings::new(fill, completion, tx, held, segments_max)))
+    let home = Home { sockets: pool.sockets.clone(), socket: bound, fd: Arc::downgrade(socket.descriptor()) };
+    let rings = UmemRings::new(fill, completion, tx, held, segments_max).at_home(home);
+    (socket, rx, rings, None)
 }
 
 /// Who is behind the rings of a port, beside what the rings themselves say.
@@ -222,8 +326,8 @@ impl XdpPort {
     /// # Errors
     /// As [`kaido_xsk::Builder::bind`].
     pub fn open(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Result<Self, Error> {
-        let (socket, rx, rings) = bind(pool, ifindex, queue, options)?;
-        Ok(Self { socket, rx, rings, partial: None, busy_poll: options.busy_poll.is_some() })
+        let (socket, rx, rings, partial) = bind(pool, ifindex, queue, options)?;
+        Ok(Self { socket, rx, rings, partial, busy_poll: options.busy_poll.is_some() })
     }
 
     /// Interface index.
@@ -307,8 +411,11 @@ impl AsFd for XdpPort {
 }
 
 impl<S: RingOwner> Drop for XdpPort<S> {
-    /// Waits a moment for what was sent. Then the fields drop in their order: socket, rings, frames.
+    /// Waits a moment for what was sent, unless the socket is left to another. Then the fields drop in their order: socket, rings,
+    /// frames.
     fn drop(&mut self) {
-        linger(&self.socket, &mut self.rings);
+        if !self.rings.leave(&mut self.partial) {
+            linger(&self.socket, &mut self.rings);
+        }
     }
 }

@@ -126,6 +126,10 @@ impl RingPeer {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::batch::Batch;
     use crate::pool::FrameSize;
@@ -197,5 +201,80 @@ mod tests {
         assert_eq!(batch.len(), 16);
         assert_eq!(batch[0].data().len(), 2048 - KERNEL_HEADROOM, "cut at the frame's end");
         assert!(ring_port(pool, &XdpOptions { rx: 15, ..SMALL }).is_err());
+    }
+
+    /// One buffer of a packet to the port, as far as it has given frames and takes packets.
+    fn deliver_part(peer: &mut RingPeer, byte: u8, is_last: bool) -> bool {
+        let mut chunk = [0];
+        if peer.rings.rx.free() == 0 || peer.rings.fill.pop(&mut chunk) == 0 {
+            return false;
+        }
+        peer.bytes(chunk[0], KERNEL_HEADROOM, Some(1)).unwrap()[0] = byte;
+        let desc = Desc::new(chunk[0] + KERNEL_HEADROOM as u64, 1);
+        peer.rings.rx.push(&[if is_last { desc } else { desc.continued() }]) == 1
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+        /// Whenever a port is handed over, every packet comes in whole and goes out once, and every frame is in one place.
+        #[test]
+        fn a_port_goes_on_for_another(steps in prop::collection::vec((0u8..6, 0u8..100), 0..200)) {
+            const FRAMES: usize = 300;
+            let pool = FramePool::leak_of(FrameSize::TwoKib, FRAMES).unwrap();
+            let mut cache = pool.cache();
+            let (mut port, mut peer) = ring_port(pool, &XdpOptions { rx: 32, ..SMALL }).unwrap();
+            let (mut to_come, mut to_go) = (VecDeque::new(), VecDeque::new());
+            let mut unfinished: Vec<u8> = Vec::new();
+            let mut batch = Batch::new();
+            for (step, byte) in steps {
+                match step {
+                    0 => {
+                        if deliver_part(&mut peer, byte, true) {
+                            unfinished.push(byte);
+                            to_come.push_back(std::mem::take(&mut unfinished));
+                        }
+                    }
+                    1 if unfinished.len() < 8 => {
+                        if deliver_part(&mut peer, byte, false) {
+                            unfinished.push(byte);
+                        }
+                    }
+                    2 | 3 => {
+                        port.receive(&mut cache, &mut batch);
+                        for frame in batch.drain(..) {
+                            prop_assert_eq!(Some(frame.to_vec()), to_come.pop_front());
+                            if frame.is_chained() {
+                                cache.release(frame);
+                                continue;
+                            }
+                            let mut one: Batch = [frame].into_iter().collect();
+                            let byte = one[0].data()[0];
+                            prop_assert_eq!(port.transmit(&mut cache, &mut one), 0);
+                            if one.is_empty() {
+                                to_go.push_back(byte);
+                            }
+                        }
+                    }
+                    4 => {
+                        peer.take_sent(|_, packet| assert_eq!(Some(packet[0]), to_go.pop_front()));
+                    }
+                    _ => {
+                        // What another port is told: this one has forgotten it.
+                        cache = pool.cache();
+                        let state = port.rings.state(7, port.partial.take());
+                        prop_assert!(!port.rings.is_sending());
+                        prop_assert_eq!(state.held.len() + pool.free_frames(), FRAMES);
+                        prop_assert_eq!((state.filling + state.sending) as usize, state.held.len());
+                        port.partial = port.rings.resume(&state);
+                        prop_assert_eq!(port.partial.as_ref().map_or(0, |part| part.segments().count()), state.partial.len());
+                    }
+                }
+            }
+            // Lest it waits for them.
+            peer.take_sent(|_, _| ());
+            drop((port, cache));
+            prop_assert_eq!(pool.free_frames(), FRAMES);
+        }
     }
 }

@@ -29,7 +29,8 @@ impl SharedXdp {
     /// # Errors
     /// As [`kaido_xsk::Builder::bind`].
     pub fn open(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Result<Self, Error> {
-        let (socket, rx, rings) = bind(pool, ifindex, queue, options)?;
+        // A shared queue takes packets as wholes: none is left over from another port.
+        let (socket, rx, rings, _) = bind(pool, ifindex, queue, options)?;
         let busy_poll = options.busy_poll.is_some();
         Ok(Self { socket, rx: rx.into_memory(), rings: Mutex::new(rings), busy_poll })
     }
@@ -145,8 +146,12 @@ impl AsFd for SharedXdp {
 }
 
 impl Drop for SharedXdp {
-    /// Waits a moment for what was sent. Then the fields drop in their order: socket, rings, frames.
+    /// Waits a moment for what was sent, unless the socket is left to another. Then the fields drop in their order: socket, rings,
+    /// frames.
     fn drop(&mut self) {
-        linger(&self.socket, self.rings.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let rings = self.rings.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !rings.leave(&mut None) {
+            linger(&self.socket, rings);
+        }
     }
 }

@@ -1,9 +1,13 @@
 //! What a socket's owner keeps of it beside the RX ring: the rings by which frames go to the kernel and come back,
 //! and which frames the kernel has.
 
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
 use kaido_xsk::{CompletionRing, Desc, FillRing, Statistics, TxRing};
 
 use super::in_flight::InFlightFrames;
+use super::sockets::{Sockets, XdpSocket, XdpState};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
@@ -11,6 +15,14 @@ use crate::pool::{FramePool, PoolCache};
 
 /// Frames that go to the kernel, or come back from it, in one go.
 const BLOCK: usize = 64;
+
+/// Where a port leaves its socket if it is not to be closed with it.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) sockets: Arc<Sockets>,
+    pub(super) socket: XdpSocket,
+    pub(super) fd: Weak<OwnedFd>,
+}
 
 #[derive(Debug)]
 pub(super) struct UmemRings {
@@ -29,6 +41,8 @@ pub(super) struct UmemRings {
     reported: ReportedLosses,
     /// Descriptors of one batch.
     descs: Vec<Desc>,
+    /// `None` where nobody is behind the rings.
+    home: Option<Home>,
 }
 
 impl UmemRings {
@@ -50,6 +64,58 @@ impl UmemRings {
             segments_max,
             reported: ReportedLosses::default(),
             descs: Vec::with_capacity(BATCH_MAX * segments_max),
+            home: None,
+        }
+    }
+
+    /// Has the socket be left at `home`, where those that close leave theirs.
+    pub(super) fn at_home(mut self, home: Home) -> Self {
+        self.home = Some(home);
+        self
+    }
+
+    /// Goes on with what another port knew of the socket; also the packet whose rest was not received yet.
+    pub(super) fn resume(&mut self, state: &XdpState) -> Option<Frame> {
+        self.held.resume(&state.held);
+        self.filling = state.filling as usize;
+        self.sending = state.sending as usize;
+        // What the kernel had not sent yet it is told to.
+        self.backlog = self.sending > 0;
+        let [rx_ring_full, rx_dropped, tx_invalid_descs] = state.losses;
+        self.reported.0 = Statistics { rx_ring_full, rx_dropped, tx_invalid_descs, ..Statistics::default() };
+        let (mut partial, mut whole) = (None, Batch::new());
+        for &(addr, len) in &state.partial {
+            self.take_in(Desc::new(addr, len).continued(), &mut partial, &mut whole);
+        }
+        partial
+    }
+
+    /// Leaves the socket to another port, or another process, where those that close do so; whether it did. Nothing is asked of the
+    /// rings and the kernel any more.
+    pub(super) fn leave(&mut self, partial: &mut Option<Frame>) -> bool {
+        let Some(Home { sockets, socket, fd }) = self.home.take() else { return false };
+        let Some(fd) = fd.upgrade() else { return false };
+        sockets.park(socket, fd, || self.state(socket.id, partial.take()))
+    }
+
+    /// What is known of the socket, which is forgotten here.
+    pub(super) fn state(&mut self, id: u64, partial: Option<Frame>) -> XdpState {
+        let mut segments = Vec::new();
+        if let Some(frame) = partial {
+            frame.into_device(|addr, len| {
+                self.held.lend(addr);
+                segments.push((addr, len));
+            });
+        }
+        let count = |frames: usize| u32::try_from(frames).unwrap_or(u32::MAX);
+        let Statistics { rx_ring_full, rx_dropped, tx_invalid_descs, .. } = self.reported.0;
+        XdpState {
+            id,
+            held: self.held.leave_all(),
+            filling: count(std::mem::take(&mut self.filling) + segments.len()),
+            sending: count(std::mem::take(&mut self.sending)),
+            partial: segments,
+            losses: [rx_ring_full, rx_dropped, tx_invalid_descs],
         }
     }
 
