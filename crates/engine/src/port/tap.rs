@@ -1,5 +1,6 @@
 //! A TAP device as a port: the kernel at the far end of a wire, for what is not the user plane's.
 
+use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -58,6 +59,15 @@ impl TapPort {
         tun.set_up()?;
         let room = Scatter::new(config.mtu as usize + LINK_HEADER);
         Ok(Self { tun, room })
+    }
+
+    /// Takes over the device of another's [`descriptor`](Tun::descriptor), which is made as `config` says. Nothing about it changes;
+    /// packets that wait in it are received here.
+    ///
+    /// # Errors
+    /// [`PortError`] when it is none, or its device is gone.
+    pub fn adopt(file: File, config: &TapConfig) -> Result<Self, PortError> {
+        Ok(Self { tun: Tun::adopt(file)?, room: Scatter::new(config.mtu as usize + LINK_HEADER) })
     }
 
     /// The device.

@@ -7,6 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 use super::PortError;
 use crate::netlink::{self, NetlinkError};
@@ -20,10 +21,11 @@ pub enum Layer {
     Ethernet,
 }
 
-/// A device of ours; the kernel removes it when this value is dropped. Reads and writes never wait.
+/// A device of ours; the kernel removes it when this value is dropped, and no other descriptor of it is left. Reads and writes never
+/// wait.
 #[derive(Debug)]
 pub struct Tun {
-    file: File,
+    file: Arc<File>,
     name: String,
     ifindex: u32,
 }
@@ -46,10 +48,28 @@ impl Tun {
             .open("/dev/net/tun")
             .map_err(PortError::sys(name, "open(/dev/net/tun)"))?;
         let name = attach(&file, name, layer).map_err(PortError::sys(name, "ioctl(TUNSETIFF)"))?;
+        Self::of(file, name)
+    }
+
+    /// Takes over the device of another's [`descriptor`](Tun::descriptor), as it is.
+    ///
+    /// # Errors
+    /// [`PortError`] when it is none, or its device is gone.
+    pub fn adopt(file: File) -> Result<Self, PortError> {
+        let name = name_of(&file).map_err(PortError::sys("a TAP device", "ioctl(TUNGETIFF)"))?;
+        Self::of(file, name)
+    }
+
+    fn of(file: File, name: String) -> Result<Self, PortError> {
         let ifindex = netlink::interface(&name)
             .map_err(|source| PortError::Setup { device: name.clone(), source })?
             .ifindex;
-        Ok(Self { file, name, ifindex })
+        Ok(Self { file: Arc::new(file), name, ifindex })
+    }
+
+    /// By what the device lives on.
+    pub fn descriptor(&self) -> &Arc<File> {
+        &self.file
     }
 
     /// Its name.
@@ -112,7 +132,7 @@ impl Tun {
     /// # Errors
     /// As the kernel says.
     pub fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
-        (&self.file).read(packet)
+        (&*self.file).read(packet)
     }
 
     /// Hands the kernel one packet to receive.
@@ -120,7 +140,7 @@ impl Tun {
     /// # Errors
     /// As the kernel says: [`io::ErrorKind::InvalidInput`] for what is no packet, `EIO` while it is down.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
-        (&self.file).write(packet)
+        (&*self.file).write(packet)
     }
 
     /// As [`Tun::read`], into several buffers.
@@ -128,7 +148,7 @@ impl Tun {
     /// # Errors
     /// As [`Tun::read`].
     pub fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        (&self.file).read_vectored(buffers)
+        (&*self.file).read_vectored(buffers)
     }
 
     /// As [`Tun::write`], from several buffers.
@@ -136,7 +156,7 @@ impl Tun {
     /// # Errors
     /// As [`Tun::write`].
     pub fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&self.file).write_vectored(buffers)
+        (&*self.file).write_vectored(buffers)
     }
 }
 
@@ -163,6 +183,21 @@ fn attach(file: &File, name: &str, layer: Layer) -> io::Result<String> {
     if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) } < 0 {
         return Err(io::Error::last_os_error());
     }
+    name_in(&request)
+}
+
+/// The name of an open file's device.
+fn name_of(file: &File) -> io::Result<String> {
+    // SAFETY: a C struct of integers.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    // SAFETY: TUNGETIFF writes one `ifreq`, which lives through the call.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &mut request) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    name_in(&request)
+}
+
+fn name_in(request: &libc::ifreq) -> io::Result<String> {
     let name = request.ifr_name.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect();
     String::from_utf8(name).map_err(io::Error::other)
 }

@@ -1,8 +1,10 @@
 //! AF_PACKET and TAP ports against the kernel's own sockets.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use std::fs::File;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use kaido_engine::port::{Layer, PacketPort, PortError, TapConfig, TapPort, Tun, UdpSink};
@@ -317,7 +319,7 @@ fn a_tun_device_carries_ip_packets() {
 }
 
 /// Sees packets as `tcpdump` does, unfinished.
-struct Raw(std::os::fd::OwnedFd);
+struct Raw(OwnedFd);
 
 #[allow(clippy::cast_possible_truncation, reason = "small constants of C")]
 fn raw_socket(name: &str) -> Raw {
@@ -327,7 +329,7 @@ fn raw_socket(name: &str) -> Raw {
         let all = (libc::ETH_P_ALL as u16).to_be();
         let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(all));
         assert!(fd >= 0);
-        let raw = Raw(std::os::fd::OwnedFd::from_raw_fd(fd));
+        let raw = Raw(OwnedFd::from_raw_fd(fd));
         let mut address: libc::sockaddr_ll = core::mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = all;
@@ -348,4 +350,74 @@ impl Raw {
             }
         }
     }
+}
+
+fn duplicate(fd: &impl AsFd) -> OwnedFd {
+    fd.as_fd().try_clone_to_owned().unwrap()
+}
+
+#[test]
+fn a_tap_lives_on_in_another_port() {
+    if !rig::is_root("a_tap_lives_on_in_another_port") {
+        return;
+    }
+    in_namespace(|| {
+        let mut port = Driven::new(TapPort::create(&tap("ke-tap")).unwrap(), pool());
+        let interface = netlink::interface("ke-tap").unwrap();
+        // As an operator has set it.
+        run("ip addr add 10.88.0.1/24 dev ke-tap");
+        let to = UdpSocket::bind("10.77.0.1:0").unwrap();
+        let ours = [2, 0, 0, 0, 0, 2];
+        run("ip neigh replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev ke-tap");
+        for round in 0..20u8 {
+            // One waits in the device, the next comes while nobody has it, another after.
+            to.send_to(&[round, 1], "10.77.0.2:2152").unwrap();
+            let other = File::from(duplicate(port.port.device().descriptor()));
+            port.close();
+            to.send_to(&[round, 2], "10.77.0.2:2152").unwrap();
+            port = Driven::new(TapPort::adopt(other, &tap("ke-tap")).unwrap(), pool());
+            to.send_to(&[round, 3], "10.77.0.2:2152").unwrap();
+            for number in 1..=3 {
+                let frame = port.next(|frame| is_udp(frame, 2152));
+                assert_eq!(frame.data()[HEADERS..], [round, number]);
+            }
+            let message = echo(&[round; 9]);
+            let ping = port.make(&eth(interface.mac, ours, 0x0800, &v4(FAR, NEAR, 1, &message)));
+            assert_eq!(port.transmit([ping]), 0);
+            let reply = port.next(|frame| frame[12..14] == [8, 0] && frame[23] == 1);
+            assert_eq!(reply.data()[42..], [round; 9]);
+        }
+        let now = netlink::interface("ke-tap").unwrap();
+        assert_eq!((now.ifindex, now.mac, now.up), (interface.ifindex, interface.mac, true));
+        assert_eq!(now.addresses.len(), interface.addresses.len() + 1);
+        port.close();
+        assert!(netlink::interface("ke-tap").is_err(), "the last descriptor is gone");
+        assert!(TapPort::adopt(File::open("/dev/null").unwrap(), &tap("ke-tap")).is_err());
+    });
+}
+
+#[test]
+fn a_packet_socket_lives_on_in_another_port() {
+    if !rig::is_root("a_packet_socket_lives_on_in_another_port") {
+        return;
+    }
+    Pair::run(1, 1500, |pair| {
+        let far = pair.far(|| udp_at("10.77.0.2:0"));
+        let _sink = UdpSink::bind(["10.77.0.1:2152".parse().unwrap()]).unwrap();
+        let mut port = packet_port(pool(), "ke-a0", 1500);
+        for round in 0..20u8 {
+            far.send_to(&[round, 1], "10.77.0.1:2152").unwrap();
+            let other = duplicate(port.port.descriptor());
+            port.close();
+            far.send_to(&[round, 2], "10.77.0.1:2152").unwrap();
+            port = Driven::new(PacketPort::adopt(other, index("ke-a0"), 1500).unwrap(), pool());
+            for number in 1..=2 {
+                let frame = port.next(|frame| is_udp(frame, 2152));
+                assert_eq!(frame.data()[HEADERS..HEADERS + 2], [round, number]);
+            }
+        }
+        assert!(port.find(Duration::from_millis(20), |frame| is_udp(frame, 2152)).is_none());
+        assert!(PacketPort::adopt(duplicate(port.port.descriptor()), 1, 1500).is_err());
+        assert!(PacketPort::adopt(duplicate(&far), index("ke-a0"), 1500).is_err());
+    });
 }

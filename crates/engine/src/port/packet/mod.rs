@@ -19,7 +19,8 @@ pub use endpoints::{UdpEndpoints, ignore_interfaces};
 pub use group::hear_own_groups;
 pub use sink::UdpSink;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use super::scatter::Scatter;
 use super::{Port, PortError};
@@ -57,16 +58,27 @@ impl PacketPort {
     /// # Errors
     /// [`PortError`].
     pub fn open(ifindex: u32, mtu: usize) -> Result<Self, PortError> {
-        let socket = PacketSocket::open(ifindex)?;
+        Ok(Self::over(PacketSocket::open(ifindex)?, ifindex, mtu))
+    }
+
+    /// Takes over the socket of another's [`descriptor`](PacketPort::descriptor) on the same interface, with what waits in it and
+    /// what it was told to receive.
+    ///
+    /// # Errors
+    /// [`PortError`] when it is none of the interface.
+    pub fn adopt(fd: OwnedFd, ifindex: u32, mtu: usize) -> Result<Self, PortError> {
+        Ok(Self::over(PacketSocket::adopt(fd, ifindex)?, ifindex, mtu))
+    }
+
+    fn over(socket: PacketSocket, ifindex: u32, mtu: usize) -> Self {
         let rooms = (0..BATCH_MAX).map(|_| Scatter::new(mtu + LINK_HEADER)).collect();
-        Ok(Self {
-            socket,
-            ifindex,
-            rooms,
-            mtu,
-            drops: PacketDrops::default(),
-            reported: PacketDrops::default(),
-        })
+        let (drops, reported) = (PacketDrops::default(), PacketDrops::default());
+        Self { socket, ifindex, rooms, mtu, drops, reported }
+    }
+
+    /// By what the socket lives on.
+    pub fn descriptor(&self) -> &Arc<OwnedFd> {
+        self.socket.descriptor()
     }
 
     /// Has the interface hand over frames to every Ethernet address, not only to its own: for a port of a bridge.

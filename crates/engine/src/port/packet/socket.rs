@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
@@ -38,7 +39,7 @@ pub(super) enum SendProgress {
 }
 
 #[derive(Debug)]
-pub(super) struct PacketSocket(OwnedFd);
+pub(super) struct PacketSocket(Arc<OwnedFd>);
 
 impl PacketSocket {
     pub(super) fn open(ifindex: u32) -> Result<Self, PortError> {
@@ -52,7 +53,7 @@ impl PacketSocket {
             return Err(error("socket(AF_PACKET)")(io::Error::last_os_error()));
         }
         // SAFETY: a fresh descriptor that no one else owns.
-        let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let socket = Self(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }));
         for (option, call) in [
             (libc::PACKET_IGNORE_OUTGOING, "setsockopt(PACKET_IGNORE_OUTGOING)"),
             (libc::PACKET_AUXDATA, "setsockopt(PACKET_AUXDATA)"),
@@ -67,6 +68,28 @@ impl PacketSocket {
         }
         socket.bind(ifindex).map_err(error("bind(AF_PACKET)"))?;
         Ok(socket)
+    }
+
+    /// Takes over a socket that was opened on the interface.
+    #[allow(clippy::cast_possible_truncation)] // The sizes and family of a C struct.
+    pub(super) fn adopt(fd: OwnedFd, ifindex: u32) -> Result<Self, PortError> {
+        let error = PortError::sys(format!("interface {ifindex}"), "getsockname(AF_PACKET)");
+        // SAFETY: a C struct of integers.
+        let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
+        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: pointer and length describe `address`, any content of which is valid.
+        let result = unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &mut len) };
+        if result < 0 {
+            return Err(error(io::Error::last_os_error()));
+        }
+        if (address.sll_family, address.sll_ifindex) != (libc::AF_PACKET as u16, ifindex.cast_signed()) {
+            return Err(error(io::Error::other("the socket is none of this interface")));
+        }
+        Ok(Self(Arc::new(fd)))
+    }
+
+    pub(super) fn descriptor(&self) -> &Arc<OwnedFd> {
+        &self.0
     }
 
     /// Has the interface hand over frames to every address, for as long as the socket is open.
