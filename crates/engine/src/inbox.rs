@@ -60,6 +60,11 @@ impl Inbox {
         self.lock().changes.push((port, change));
         // Release: who sees it finds the message, which the lock sees to anyway.
         self.is_waiting.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Wakes the worker if it sleeps, to look whether it is to end.
+    pub fn wake(&self) {
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(notifier) = &*notifier {
             notifier.notify();

@@ -320,7 +320,19 @@ impl Worker {
             clock.enter(pause.state(), now, self.counters.poll_counters());
             self.pause(pause);
         }
+        self.finish(Instant::now());
         clock.stop(Instant::now(), self.counters.poll_counters());
+    }
+
+    /// Processes what was received beyond what was processed, and sends what came out: nobody else has these packets.
+    fn finish(&mut self, now: Instant) {
+        for index in 0..self.ports.len() {
+            std::mem::swap(&mut self.ports[index].incoming, &mut self.batch);
+            if !self.batch.is_empty() {
+                self.process(index, now, None);
+            }
+        }
+        Output::new(&mut self.ports, &mut self.pool, &self.counters, now).flush_all();
     }
 
     /// Whether preferred frames wait for room in a device.
@@ -533,6 +545,25 @@ mod tests {
         assert_eq!((on_b.tx_packets, on_b.tx_bytes), (100, 300));
         assert_eq!(on_b.drops, [(DropReason::NOT_OURS, 1)]);
         drop(worker);
+        assert_eq!(pool.free_frames(), 256);
+    }
+
+    #[test]
+    fn a_worker_that_ends_forwards_what_it_has_received() {
+        let pool = FramePool::leak(256).unwrap();
+        let wires = [MemoryWire::new(), MemoryWire::new()];
+        let ports = wires.iter().map(|w| (Box::new(w.port()) as Box<dyn Port>, KernelPath::None)).collect();
+        let mut worker = Worker::new(pool, ports, Box::new(Crossover), WorkerSettings::default());
+        let count = u8::try_from(BATCH_MAX).unwrap() + 36;
+        for number in 0..count {
+            assert!(wires[0].send(vec![number; 2]));
+        }
+        // It receives the rest while it processes a batch.
+        assert_eq!(worker.step(), BATCH_MAX);
+        worker.run(&AtomicBool::new(true));
+        for number in 0..count {
+            assert_eq!(wires[1].receive(), Some(vec![number; 2]));
+        }
         assert_eq!(pool.free_frames(), 256);
     }
 

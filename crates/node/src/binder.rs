@@ -332,7 +332,7 @@ impl Binder {
     }
 
     /// Has the links of programs that are attached from here on be pinned.
-    pub(crate) fn keep(&self, folder: PinFolder) {
+    pub(crate) fn pin(&self, folder: PinFolder) {
         // There is one folder, which is named once.
         let _ = self.pins.set(folder);
     }

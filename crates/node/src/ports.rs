@@ -295,19 +295,19 @@ impl<P: Program + 'static> OpenPorts<P> {
     ///
     /// # Errors
     /// When they cannot be pinned.
-    pub fn keep(&mut self, folder: PinFolder) -> Result<(), kaido_xdp::Error> {
+    pub fn pin(&mut self, folder: PinFolder) -> Result<(), kaido_xdp::Error> {
         lock(&self.programs).iter_mut().try_for_each(|program| pin_link(&folder, program))?;
-        self.binder.keep(folder);
+        self.binder.pin(folder);
         Ok(())
     }
 
     /// Has the programs go with the process, whoever kept them before.
-    pub fn do_not_keep(&mut self) {
+    pub fn do_not_pin(&mut self) {
         lock(&self.programs).iter_mut().for_each(|program| program.stay(false));
     }
 
-    /// Leaves the programs on their interfaces, where they are [kept](OpenPorts::keep); or else detaches them.
-    pub fn leave(&mut self) {
+    /// Has the programs stay on their interfaces, where they are [pinned](OpenPorts::pin); or else detaches them.
+    pub fn end_programs(&mut self) {
         if self.binder.pins().is_some() {
             self.monitor = None;
         } else {

@@ -70,22 +70,29 @@ impl WorkerSet {
     /// # Errors
     /// When a worker has ended by itself, or panicked.
     pub fn end<P: Program + 'static>(self, opened: &mut OpenPorts<P>, asked: bool) -> miette::Result<()> {
-        let died = !asked;
         // Who types ^C wants to have the interfaces back.
         if received() == Some("SIGINT") {
             opened.detach();
         } else {
-            opened.leave();
+            opened.end_programs();
         }
-        self.stop.store(true, Ordering::Relaxed);
-        let panicked = self.workers.into_iter().map(WorkerHandle::join).filter(|orderly| !orderly).count();
-        if died || panicked > 0 {
+        if !self.stop() || !asked {
             return Err(miette!(
                 help = "the log above says why; please report it",
                 "a worker ended unexpectedly"
             ));
         }
         Ok(())
+    }
+
+    /// Stops the workers; whether all have ended in order. Programs stay attached: where the ports were
+    /// [left](OpenPorts::leave), packets wait for those who reopen them.
+    #[must_use]
+    pub fn stop(self) -> bool {
+        self.stop.store(true, Ordering::Relaxed);
+        self.workers.iter().for_each(|worker| worker.inbox().wake());
+        let ended = self.workers.into_iter().map(WorkerHandle::join);
+        ended.filter(|orderly| !orderly).count() == 0
     }
 }
 

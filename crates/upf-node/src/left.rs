@@ -112,7 +112,7 @@ pub(super) fn keep(folder: &PinFolder, opened: &mut OpenPorts<Steering>) -> Resu
     for name in folder.names()?.iter().filter(|name| name.starts_with(PINNED_LINK)) {
         folder.remove(name)?;
     }
-    opened.keep(folder.clone())
+    opened.pin(folder.clone())
 }
 
 const fn volume([uplink_bytes, uplink_packets, downlink_bytes, downlink_packets]: [u64; 4]) -> Volume {

@@ -385,7 +385,7 @@ impl Ports {
         match (folder, path) {
             (Some(folder), _) => left::keep(&folder, &mut self.opened).map_err(fault)?,
             (None, Some(path)) => {
-                self.opened.do_not_keep();
+                self.opened.do_not_pin();
                 if let Some(folder) = PinFolder::find(&path).map_err(fault)? {
                     folder.remove_all().map_err(fault)?;
                 }
