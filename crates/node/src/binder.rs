@@ -1,11 +1,12 @@
 //! Binds a port to its interface: sockets and programs, at the start and whenever the interface comes back.
 
+use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use kaido_engine::netlink::{self, Interface};
-use kaido_engine::port::{PacketPort, Port, TapPort, XdpOptions, XdpPool};
+use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, XdpOptions, XdpPool};
 use kaido_engine::steer::relay;
 use kaido_engine::{FramePool, PortId};
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, PinFolder, Program};
@@ -18,12 +19,16 @@ use super::trunk::{Queues, share};
 use crate::config::{Attach, CopyMode, Driver, PortConfig};
 use crate::ethtool::Ethtool;
 use crate::start_fault::StartFault;
+use crate::takeover::{Takeover, TakeoverFault};
 
 /// What a program that does not load lacks.
 pub(crate) const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN";
 
 /// What the name of a pinned link begins with; the index of its interface follows, as a name may have characters that pins have not.
 pub const PINNED_LINK: &str = "link-";
+
+/// What is left to do where a port cannot be taken over.
+pub(crate) const RESTART: &str = "restart the node instead";
 
 /// Drivers whose packets come from the same machine, or from a guest of it.
 const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
@@ -246,6 +251,7 @@ pub struct Binder {
     plan: Plan,
     /// Where links of programs are pinned that are to outlive the process.
     pins: Arc<OnceLock<PinFolder>>,
+    takeover: Arc<Takeover>,
 }
 
 impl Binder {
@@ -257,8 +263,10 @@ impl Binder {
         let is_xdp = |port: &PortConfig| *port.driver.get_ref() == Driver::AfXdp;
         let multi_buffer = found.wires().any(|(port, wire)| is_xdp(port) && is_long(pool, wire.mtu));
         let first = found.ports().find(|(port, _)| is_xdp(port));
+        let ifindexes: Vec<u32> =
+            found.wires().filter(|(port, _)| is_xdp(port)).map(|(_, wire)| wire.ifindex).collect();
         let xdp_pool = first.map(|(port, _)| {
-            XdpPool::register(pool).map_err(|error| {
+            found.takeover.xdp_pool(pool, &ifindexes).map_err(|error| {
                 fault(port, error, "AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF; or use driver = \"af_packet\"")
             })
         });
@@ -268,6 +276,7 @@ impl Binder {
             multi_buffer,
             plan: Plan::of(&found.base.node),
             pins: Arc::default(),
+            takeover: found.takeover.clone(),
         })
     }
 
@@ -301,8 +310,8 @@ impl Binder {
         }
         let bound = match *device.config.driver.get_ref() {
             Driver::AfXdp => self.bind_xdp(device, program),
-            Driver::AfPacket => open_packet(device).and_then(|queue| spread(device, queue, workers)),
-            Driver::Tap | Driver::Dpdk => open_tap(device).and_then(|queue| spread(device, queue, workers)),
+            Driver::AfPacket => self.open_packet(device).and_then(|queue| spread(device, queue, workers)),
+            Driver::Tap | Driver::Dpdk => self.open_side(device, workers),
         };
         match bound.and_then(|queues| share(device, queues)) {
             Ok(queues) => Ok((device.wire().clone(), queues)),
@@ -366,9 +375,17 @@ impl Binder {
             receive_queues: receive_queues(&wire.name),
             endpoints: &device.tunnels,
         };
+        let (had, wanted) = (pool.waiting(wire.ifindex), self.plan.sockets(opened.receive_queues));
+        if pool.is_elsewhere() && had != wanted && self.plan.check(&wire.name, opened.receive_queues).is_ok()
+        {
+            let other =
+                format!("the running node has {had} queues of it, and this configuration wants {wanted}");
+            return Err(fault(config, other, RESTART));
+        }
         let (ports, mode) = self.plan.open(pool, &opened, &options, register).map_err(|error| {
             let help = match &error {
                 QueueFault::Mismatch(mismatch) => mismatch.help(),
+                QueueFault::Open { .. } if pool.is_elsewhere() => RESTART.to_owned(),
                 QueueFault::Open { .. } => {
                     "another program may use the queue; copy = \"copy\" works with every driver".to_owned()
                 }
@@ -392,37 +409,95 @@ pub(crate) fn pin_link(folder: &PinFolder, program: &mut impl Program) -> Result
     Ok(())
 }
 
+impl Binder {
+    /// Opens a packet socket on a port's interface, or takes over the one that there is.
+    pub(crate) fn open_packet(&self, device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
+        let help = "packet sockets need root or CAP_NET_RAW";
+        let (config, wire) = (&device.config, device.wire());
+        let name = packet_name(config);
+        let waiting = self.takeover.descriptor(&name).map_err(|error| fault(config, error, RESTART))?;
+        let is_new = waiting.is_none();
+        let queue = match waiting {
+            Some(socket) => PacketPort::adopt(socket, wire.ifindex, wire.mtu as usize),
+            None => PacketPort::open(wire.ifindex, wire.mtu as usize),
+        };
+        let queue = queue.map_err(|error| fault(config, error, help))?;
+        if device.takes_all && is_new {
+            queue
+                .receive_all()
+                .map_err(|error| fault(config, error, "the interface must take every address"))?;
+        }
+        self.takeover.keep(&name, queue.descriptor());
+        device.opened = "af_packet".to_owned();
+        Ok(Box::new(queue))
+    }
+
+    /// Makes the TAP device of a port again, which somebody has removed, or takes over the one that there is; queues, one for each
+    /// worker.
+    pub(crate) fn open_side(
+        &self,
+        device: &mut Device,
+        workers: usize,
+    ) -> Result<Vec<Box<dyn Port>>, StartFault> {
+        let help = "a TAP device needs root or CAP_NET_ADMIN, and a free name";
+        let trunk = device.trunk.as_ref();
+        let config = tap_config(&device.config, trunk.map(|trunk| trunk.mac), trunk.map(|trunk| trunk.mtu));
+        let tap = make_tap(&device.config, &config, &self.takeover)?;
+        device.interface =
+            netlink::interface(&config.name).map_err(|error| fault(&device.config, error, help))?;
+        spread(device, Box::new(tap), workers)
+    }
+
+    /// Keeps the packet sockets and TAP devices of ports, which they have still.
+    pub(crate) fn keep(&self, devices: &[Device]) -> Result<(), TakeoverFault> {
+        let names = devices.iter().flat_map(|device| {
+            let tap = device.config.tap_name().map(|name| tap_device(&name));
+            tap.into_iter().chain([packet_name(&device.config)])
+        });
+        self.takeover.hold(names)
+    }
+
+    /// Has ports that are closed leave their AF_XDP sockets.
+    pub(crate) fn leave(&self) {
+        self.xdp_pool.iter().for_each(XdpPool::leave);
+    }
+
+    /// Has ports that are opened go on where those were that were left.
+    pub(crate) fn stay(&self) {
+        self.xdp_pool.iter().for_each(XdpPool::stay);
+    }
+}
+
 /// Whether packets of that MTU need chains of frames.
 fn is_long(pool: &FramePool, mtu: u32) -> bool {
     mtu > PLAIN_MTU_MAX || !pool.frame_size().holds_mtu(mtu as usize)
 }
 
-/// Opens a packet socket on a port's interface.
-pub(crate) fn open_packet(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
-    let queue = PacketPort::open(device.wire().ifindex, device.wire().mtu as usize)
-        .map_err(|error| fault(&device.config, error, "packet sockets need root or CAP_NET_RAW"))?;
-    if device.takes_all {
-        queue
-            .receive_all()
-            .map_err(|error| fault(&device.config, error, "the interface must take every address"))?;
-    }
-    device.opened = "af_packet".to_owned();
-    Ok(Box::new(queue))
+/// The name by which a port's packet socket is handed over.
+fn packet_name(config: &PortConfig) -> String {
+    format!("packet socket of port {}", config.name.get_ref())
 }
 
-/// Makes the TAP device of a port again, which somebody has removed; queues, one for each worker.
-pub(crate) fn open_side(device: &mut Device, workers: usize) -> Result<Vec<Box<dyn Port>>, StartFault> {
-    open_tap(device).and_then(|queue| spread(device, queue, workers))
+/// The name by which a TAP device is handed over.
+fn tap_device(name: &str) -> String {
+    format!("TAP device {name}")
 }
 
-fn open_tap(device: &mut Device) -> Result<Box<dyn Port>, StartFault> {
-    let help = "a TAP device needs root or CAP_NET_ADMIN, and a free name";
-    let trunk = device.trunk.as_ref();
-    let config = tap_config(&device.config, trunk.map(|trunk| trunk.mac), trunk.map(|trunk| trunk.mtu));
-    let tap = TapPort::create(&config).map_err(|error| fault(&device.config, error, help))?;
-    device.interface =
-        netlink::interface(&config.name).map_err(|error| fault(&device.config, error, help))?;
-    Ok(Box::new(tap))
+/// Makes the TAP device of a port, or takes over the one that there is.
+pub(crate) fn make_tap(
+    port: &PortConfig,
+    config: &TapConfig,
+    takeover: &Takeover,
+) -> Result<TapPort, StartFault> {
+    let name = tap_device(&config.name);
+    let made = match takeover.descriptor(&name).map_err(|error| fault(port, error, RESTART))? {
+        Some(device) => TapPort::adopt(File::from(device), config),
+        None => TapPort::create(config),
+    };
+    let tap = made
+        .map_err(|error| fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name"))?;
+    takeover.keep(&name, tap.device().descriptor());
+    Ok(tap)
 }
 
 /// The queue of a device that has one, for all workers.

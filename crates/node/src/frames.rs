@@ -1,14 +1,27 @@
 //! How large the frames of a node are (`docs/decisions/0002-frames.md`).
 
-use kaido_engine::{FrameSize, netlink};
+use kaido_engine::{FramePool, FrameSize, netlink};
 
 use crate::config::{Base, Driver, PortConfig, Spanned};
 use crate::ethtool::Ethtool;
 use crate::file::Config;
+use crate::takeover::{Takeover, TakeoverFault};
 
 /// Kernel drivers that give their NICs buffers of whole KiB: of the room in a frame of 2048 bytes that is one, and
 /// whatever is longer is lost.
 const WITH_KIB_BUFFERS: [&str; 3] = ["igb", "igc", "ixgbe"];
+
+/// The frames of a node, or those of the node that it takes over.
+///
+/// # Errors
+/// When there is no memory for them, or those of the other node are not what the configuration asks for.
+pub(crate) fn open(config: &Config, takeover: &Takeover) -> Result<&'static FramePool, TakeoverFault> {
+    let base = &config.base;
+    let mut ports = base.ports.iter().map(Spanned::get_ref);
+    let is_shared = ports.any(|port| *port.driver.get_ref() == Driver::AfXdp);
+    let size = (size(config), base.node.frame_bytes.is_some());
+    takeover.frames(size, *base.node.frames.get_ref(), is_shared)
+}
 
 /// What the configuration says; else small ones where they hold every packet of every port.
 pub fn size(config: &Config) -> FrameSize {

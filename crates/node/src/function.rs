@@ -23,6 +23,7 @@ use super::board::{Heartbeat, PortBoard};
 use super::metrics::source::MetricsSource;
 use super::ports::Queue;
 use super::questions::QuestionQueue;
+use super::takeover::Takeover;
 use super::worker_set::WorkerSet;
 use crate::api::Status;
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
@@ -148,6 +149,8 @@ pub trait ConfiguredFunction: Send + Sync {
 pub struct FunctionContext {
     /// Frames, for the ports of all functions.
     pub pool: &'static FramePool,
+    /// What the node takes over from another, and another from it.
+    pub takeover: Arc<Takeover>,
     /// Set when the node is to stop.
     pub stop: Arc<AtomicBool>,
     /// The socket at which the node is scraped and its address, for a function that guards it from the data network.

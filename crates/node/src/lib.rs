@@ -37,6 +37,8 @@ pub mod show;
 mod shown;
 pub mod signals;
 mod start_fault;
+#[allow(unsafe_code)] // What another process promises.
+pub mod takeover;
 mod trunk;
 mod view;
 pub mod worker_set;

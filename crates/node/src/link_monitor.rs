@@ -24,7 +24,6 @@ use kaido_engine::port::GonePort;
 use kaido_engine::{Inbox, Port, PortChange, PortId, PortLink, Routes};
 use kaido_xdp::{ExitLink, Program};
 
-use super::binder::open_side;
 use super::board::{PortBoard, PortState};
 use super::ports::{Binder, Device, lock, routable};
 use super::trunk::Queues;
@@ -60,7 +59,7 @@ pub(crate) struct MonitoredPorts<P> {
 #[derive(Debug)]
 pub(crate) struct LinkMonitor {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Vec<Device>>>,
 }
 
 impl LinkMonitor {
@@ -87,14 +86,25 @@ impl LinkMonitor {
             .map_err(|error| fault(error.to_string()))?;
         Ok(Self { stop, thread: Some(thread) })
     }
+
+    /// Ends it; the ports as they are now.
+    pub(crate) fn stop(mut self) -> Option<Vec<Device>> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Option<Vec<Device>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take()?.join();
+        if ended.is_err() {
+            tracing::error!("the link monitor has panicked");
+        }
+        ended.ok()
+    }
 }
 
 impl Drop for LinkMonitor {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
-            tracing::error!("the link monitor has panicked");
-        }
+        self.join();
     }
 }
 
@@ -109,7 +119,8 @@ struct Watch<P> {
 }
 
 impl<P: Program + 'static> Watch<P> {
-    fn run(mut self, mut events: LinkEvents, stop: &AtomicBool) {
+    /// Watches until it is stopped; the ports as they are then.
+    fn run(mut self, mut events: LinkEvents, stop: &AtomicBool) -> Vec<Device> {
         self.refused.resize(self.bound.len(), None);
         let mut looked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
@@ -137,6 +148,7 @@ impl<P: Program + 'static> Watch<P> {
                 self.look(&removed);
             }
         }
+        self.monitored.devices
     }
 
     /// Closes the queues that workers have replaced.
@@ -398,10 +410,10 @@ impl<P: Program + 'static> Watch<P> {
     }
 
     fn restore_side(&mut self, at: usize) {
-        let MonitoredPorts { devices, inboxes, watcher, board, .. } = &mut self.monitored;
+        let MonitoredPorts { binder, devices, inboxes, watcher, board, .. } = &mut self.monitored;
         let device = &mut devices[at];
         let (port, name) = (device.config.name.get_ref().clone(), device.interface.name.clone());
-        let opened = open_side(device, inboxes.len());
+        let opened = binder.open_side(device, inboxes.len());
         match (opened, device.side) {
             (Ok(queues), Some(side)) => {
                 tracing::warn!(%port, interface = %name, "the TAP device of the VLAN was removed, and is made again");

@@ -11,13 +11,14 @@ use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route
 use kaido_xdp::{AttachMode, PinFolder, Program};
 
 pub use super::binder::{Binder, Device, PINNED_LINK};
-use super::binder::{NO_PROGRAM, open_packet, pin_link, spread};
+use super::binder::{NO_PROGRAM, make_tap, pin_link, spread};
 use super::board::PortBoard;
 use super::dpdk::DpdkDevices;
 use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
 use super::trunk::{Queues, share, trunks};
 use crate::config::{Base, Driver, PortConfig, Spanned};
 use crate::start_fault::StartFault;
+use crate::takeover::{Takeover, TakeoverFault};
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub type Queue = (Box<dyn Port>, KernelPath);
@@ -64,6 +65,7 @@ pub struct Interfaces<'c> {
     /// By port.
     pub interfaces: Vec<Interface>,
     made: Vec<PortParts>,
+    pub(crate) takeover: Arc<Takeover>,
 }
 
 /// All ports, and what must live as long as they do.
@@ -75,6 +77,9 @@ pub struct OpenPorts<P> {
     binder: Binder,
     /// By worker, then by port.
     queues: Vec<Vec<Queue>>,
+    /// By port, the kernel's sides behind them: where packets go that are not ours.
+    paths: Vec<KernelPath>,
+    workers: usize,
     programs: Arc<Mutex<Vec<P>>>,
     routes: Arc<Routes>,
     watcher: Arc<RouteWatcher>,
@@ -125,18 +130,19 @@ pub fn fault(config: &PortConfig, fault: impl std::fmt::Display, help: impl Into
 }
 
 impl<'c> Interfaces<'c> {
-    /// Looks the interfaces up; TAP devices are made, and DPDK devices opened. Ports that `takes_all` are to receive frames
-    /// to every address.
+    /// Looks the interfaces up; TAP devices are made or taken over, and DPDK devices opened. Ports that `takes_all` are to receive
+    /// frames to every address.
     pub fn look(
         base: &'c Base,
         pool: &'static FramePool,
+        takeover: &Arc<Takeover>,
         takes_all: impl Fn(&PortConfig) -> bool,
     ) -> Result<Self, StartFault> {
         let mut dpdk = DpdkDevices::new(base, pool);
         let ports = base.ports.iter().map(Spanned::get_ref);
-        let found = ports.map(|port| interface(port, &mut dpdk, takes_all(port)));
+        let found = ports.map(|port| interface(port, &mut dpdk, takeover, takes_all(port)));
         let (interfaces, made) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        Ok(Self { base, interfaces, made })
+        Ok(Self { base, interfaces, made, takeover: takeover.clone() })
     }
 
     /// The ports and the interfaces by which their packets come and go.
@@ -180,7 +186,7 @@ impl<P: Program + 'static> OpenPorts<P> {
                     sockets[at].push((queue, kept));
                     Ok(())
                 })?,
-                Driver::AfPacket => vec![open_packet(device)?],
+                Driver::AfPacket => vec![binder.open_packet(device)?],
                 Driver::Tap => {
                     device.opened = "tap".to_owned();
                     made[at].tap.take().into_iter().map(|tap| Box::new(tap) as Box<dyn Port>).collect()
@@ -204,8 +210,7 @@ impl<P: Program + 'static> OpenPorts<P> {
         for (device, made) in devices.iter_mut().zip(made) {
             let Some(tap) = made.tap.filter(|_| device.opens_side()) else { continue };
             device.side = Some(PortId(u8::try_from(base.ports.len() + sides.len()).unwrap_or(u8::MAX)));
-            let sharing = if device.is_vlan() { workers } else { 1 };
-            sides.push(spread(device, Box::new(tap), sharing)?);
+            sides.push(spread(device, Box::new(tap), sharing(device, workers))?);
         }
         let paths = devices.iter().map(|device| match (device.side, device.config.driver.get_ref()) {
             (Some(side), _) => KernelPath::Tap(side),
@@ -213,11 +218,9 @@ impl<P: Program + 'static> OpenPorts<P> {
             (None, Driver::AfPacket) => KernelPath::Shared,
             (None, Driver::Tap | Driver::Dpdk) => KernelPath::None,
         });
-        let sides = sides.into_iter().map(|side| (side, KernelPath::None));
-        let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
-        for (ports, kernel) in opened.into_iter().zip(paths).chain(sides) {
-            queues.iter_mut().zip(ports).for_each(|(worker, port)| worker.push((port, kernel)));
-        }
+        let paths: Vec<KernelPath> = paths.chain(sides.iter().map(|_| KernelPath::None)).collect();
+        opened.append(&mut sides);
+        let queues = by_worker(opened, &paths, workers);
         devices.iter().for_each(Device::warn_of_stripping);
         let programs = Arc::new(Mutex::new(programs));
         static_routes(&devices, &routes, requirements);
@@ -228,7 +231,66 @@ impl<P: Program + 'static> OpenPorts<P> {
         let board = PortBoard::new(devices.iter().map(Device::shown).collect())
             .with_left_to_kernel(left_to_kernel(programs.clone(), of_port));
         let watcher = Arc::new(watcher);
-        Ok(Self { devices, trunks, binder, queues, programs, routes, watcher, board, monitor: None })
+        Ok(Self {
+            devices,
+            trunks,
+            binder,
+            queues,
+            paths,
+            workers,
+            programs,
+            routes,
+            watcher,
+            board,
+            monitor: None,
+        })
+    }
+
+    /// Opens the queues again: after [`Takeover::take_in`] those of another process, or those that were [left](OpenPorts::leave) by
+    /// workers which have ended. Programs stay as they are: their sockets are the same. Next are
+    /// [`take_queues`](OpenPorts::take_queues), workers, and [`watch`](OpenPorts::watch).
+    ///
+    /// # Errors
+    /// When one cannot be opened.
+    pub fn reopen(&mut self) -> Result<(), StartFault> {
+        self.queues.clear();
+        self.binder.stay();
+        let mut opened: Queues = self.paths.iter().map(|_| Vec::new()).collect();
+        for members in &self.trunks {
+            let device = &mut self.devices[members[0]];
+            let queues = match *device.config.driver.get_ref() {
+                Driver::AfXdp => self.binder.open_xdp(device, |_, _| Ok(()))?,
+                Driver::AfPacket => vec![self.binder.open_packet(device)?],
+                Driver::Tap => self.binder.open_side(device, 1)?,
+                // Such ports were never left.
+                Driver::Dpdk => Vec::new(),
+            };
+            for (&member, queues) in members.iter().zip(share(device, queues)?) {
+                opened[member] = queues;
+            }
+        }
+        for device in &mut self.devices {
+            let Some(side) = device.side else { continue };
+            opened[side.index()] = self.binder.open_side(device, sharing(device, self.workers))?;
+        }
+        self.queues = by_worker(opened, &self.paths, self.workers);
+        Ok(())
+    }
+
+    /// Has the ports stay when their workers end, for another process or for workers to come, and watches interfaces no more. `inboxes`
+    /// are those of the workers, which are [stopped](crate::worker_set::WorkerSet::stop) next.
+    ///
+    /// # Errors
+    /// When a port cannot be left; then nothing has changed.
+    pub fn leave(&mut self, inboxes: &[Arc<Inbox>]) -> Result<(), TakeoverFault> {
+        self.binder.keep(&self.devices)?;
+        if let Some(devices) = self.monitor.take().and_then(LinkMonitor::stop) {
+            self.devices = devices;
+        }
+        // Of interfaces that are gone: those are closed.
+        inboxes.iter().for_each(|inbox| drop(inbox.take_replaced()));
+        self.binder.leave();
+        Ok(())
     }
 
     /// The programs, by their numbers.
@@ -328,6 +390,20 @@ impl<P: Program + 'static> OpenPorts<P> {
             tracing::error!(%error, "what was pinned could not be removed");
         }
     }
+}
+
+/// The queues of ports, by worker.
+fn by_worker(opened: Queues, paths: &[KernelPath], workers: usize) -> Vec<Vec<Queue>> {
+    let mut queues: Vec<Vec<Queue>> = (0..workers).map(|_| Vec::new()).collect();
+    for (ports, kernel) in opened.into_iter().zip(paths) {
+        queues.iter_mut().zip(ports).for_each(|(worker, port)| worker.push((port, *kernel)));
+    }
+    queues
+}
+
+/// How many workers have the kernel's side of a port.
+fn sharing(device: &Device, workers: usize) -> usize {
+    if device.is_vlan() { workers } else { 1 }
 }
 
 /// The sockets of an interface, each with its queue.
@@ -443,11 +519,13 @@ pub struct DpdkQueue {
 fn interface(
     port: &PortConfig,
     dpdk: &mut DpdkDevices<'_>,
+    takeover: &Takeover,
     takes_all: bool,
 ) -> Result<(Interface, PortParts), StartFault> {
     let mut made = PortParts::default();
     let (mut mac, mut mtu) = (None, None);
     if *port.driver.get_ref() == Driver::Dpdk {
+        takeover.refuse(port.name.get_ref());
         let queue = dpdk.open(port, takes_all)?;
         mac = Some(queue.mac);
         made.dpdk = Some(queue);
@@ -463,9 +541,7 @@ fn interface(
         made.trunk = Some(trunk);
     }
     let Some(name) = port.tap_name() else { return Ok((existing(port, port.interface_name())?, made)) };
-    let tap = TapPort::create(&tap_config(port, mac, mtu))
-        .map_err(|error| fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name"))?;
-    made.tap = Some(tap);
+    made.tap = Some(make_tap(port, &tap_config(port, mac, mtu), takeover)?);
     Ok((existing(port, &name)?, made))
 }
 

@@ -127,6 +127,14 @@ impl Plan {
         if good { Ok(()) } else { Err(Mismatch { name: name.to_owned(), queues, workers, mode, hands_over }) }
     }
 
+    /// How many sockets an interface has, whose queues will do.
+    pub fn sockets(self, queues: usize) -> usize {
+        match self.mode {
+            QueueMode::Shared | QueueMode::SharedOrdered => 1,
+            QueueMode::Rss => queues.min(self.workers),
+        }
+    }
+
     /// Opens a device's queues, registers each socket with its queue's number, and makes a port for every worker.
     pub fn open(
         self,
@@ -259,6 +267,8 @@ mod tests {
         assert_eq!((plan.check("n3", 1), plan.check("n3", 3)), (Ok(()), Ok(())));
         let help = plan.check("n3", 2).unwrap_err().help();
         assert_eq!(help, "`ethtool -L n3 combined 3`; or node.workers = 2, or one queue for all");
+        assert_eq!((plan.sockets(1), plan.sockets(3)), (1, 3));
+        assert_eq!(Plan { mode: QueueMode::Shared, ..plan }.sockets(1), 1);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::questions::{QuestionSender, questions};
 use crate::server::Server;
 use crate::signals::stop_flag;
 use crate::start_fault::StartFault;
+use crate::takeover::Takeover;
 
 /// Runs a node until SIGTERM or SIGINT.
 ///
@@ -49,6 +50,7 @@ struct Node {
     /// Where the node is scraped, if it is to be.
     scraped: Option<kaido_metrics::Endpoint>,
     pool: &'static FramePool,
+    takeover: Arc<Takeover>,
 }
 
 /// A function that was started.
@@ -71,10 +73,9 @@ impl Node {
             miette!(help = no_socket(error.kind()), "control.socket: cannot listen at {socket}: {error}")
         })?;
         let scraped = scraped(base)?;
-        let pool = FramePool::leak_of(crate::frames::size(config), *base.node.frames.get_ref() as usize)
-            .into_diagnostic()
-            .wrap_err("node.frames: no memory for the frame pool")?;
-        Ok(Self { stop, server, scraped, pool })
+        let takeover = Arc::<Takeover>::default();
+        let pool = crate::frames::open(config, &takeover)?;
+        Ok(Self { stop, server, scraped, pool, takeover })
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
@@ -117,6 +118,7 @@ impl Node {
         };
         let context = FunctionContext {
             pool: self.pool,
+            takeover: self.takeover.clone(),
             stop: self.stop.clone(),
             scraped,
             first_worker,

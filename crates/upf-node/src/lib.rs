@@ -232,7 +232,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         UpfStartFault::Listen { address, error, help }
     })?;
     check_memory(config, pool)?;
-    let mut ports = Ports::open(config, pool)?;
+    let mut ports = Ports::open(config, pool, &context.takeover)?;
     let mut store = NodeStore::open(&config.store)?;
     let control_guard = guard(&ports, &sockets, context.scraped.take())
         .into_diagnostic()

@@ -10,6 +10,7 @@ use kaido_engine::netlink::Interface;
 use kaido_engine::{Inbox, KernelPath};
 use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
+use kaido_node::takeover::Takeover;
 use kaido_pfcp::Features;
 use kaido_upf::control::Upf;
 use kaido_upf::fragment::FragmentSettings;
@@ -141,9 +142,13 @@ pub(super) struct Ports {
 
 impl Ports {
     /// Opens every port; no program is attached yet.
-    pub(super) fn open(config: &UpfConfig, pool: &'static FramePool) -> Result<Self, UpfStartFault> {
+    pub(super) fn open(
+        config: &UpfConfig,
+        pool: &'static FramePool,
+        takeover: &Arc<Takeover>,
+    ) -> Result<Self, UpfStartFault> {
         let is_bridged = |port: &PortConfig| config.is_bridged(port.name.get_ref());
-        let found = Interfaces::look(&config.base, pool, is_bridged)?;
+        let found = Interfaces::look(&config.base, pool, takeover, is_bridged)?;
         let endpoints = endpoints(config, &found)?;
         let (choice, tables) = datapath::asked_for(config)?.unzip();
         let mut needs = PortNeeds { config, endpoints: &endpoints, pool, choice, tables: tables.flatten() };

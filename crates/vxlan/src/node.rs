@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use kaido_engine::netlink::Interface;
-use kaido_engine::port::UdpSink;
 use kaido_engine::{KernelPath, PortId, PortTotals};
 use kaido_node::StartFault;
 use kaido_node::api::{Answer, TraceQuestion};
@@ -183,16 +182,16 @@ impl ConfiguredFunction for VxlanConfig {
         };
         let settings = Arc::new(self.settings(ports.devices.iter().map(of_port).collect()));
         let mut counters = Vec::new();
+        // Behind packet sockets the kernel has VXLAN too, and would refuse it.
+        let locals = settings.segments.iter().map(|segment| SocketAddr::new(segment.local, UDP_PORT));
+        let _sink = context.takeover.udp_sink(locals.collect::<BTreeSet<_>>()).map_err(|error| {
+            miette!(help = "remove the kernel's vxlan device there", "vxlan.segment.local: {error}")
+        })?;
         let queues = ports.take_queues();
         let worker_set = context.start_workers(&self.base, queues, || {
             let function = Vxlan::new(settings.clone(), ports.routes());
             counters.push(function.counters());
             Ok(Box::new(function))
-        })?;
-        // Behind packet sockets the kernel has VXLAN too, and would refuse it.
-        let locals = settings.segments.iter().map(|segment| SocketAddr::new(segment.local, UDP_PORT));
-        let _sink = UdpSink::bind(locals.collect::<BTreeSet<_>>()).map_err(|error| {
-            miette!(help = "remove the kernel's vxlan device there", "vxlan.segment.local: {error}")
         })?;
         ports.attach()?;
         ports.watch(worker_set.inboxes(), None)?;
@@ -216,7 +215,7 @@ impl VxlanConfig {
     /// Opens every port: of a segment's every frame is taken, of the underlay VXLAN to us.
     fn open(&self, context: &FunctionContext) -> Result<OpenPorts<PortSteering>, StartFault> {
         let takes_all = |port: &PortConfig| !self.is_underlay(port);
-        let found = Interfaces::look(&self.base, context.pool, takes_all)?;
+        let found = Interfaces::look(&self.base, context.pool, &context.takeover, takes_all)?;
         OpenPorts::open(found, context.pool, &mut PortNeeds(self), takes_all)
     }
 }

@@ -73,7 +73,7 @@ impl ConfiguredFunction for GreConfig {
 /// What kept it from starting, or that a worker died.
 fn run(config: &GreConfig, context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
-    let mut ports = Ports::open(config, pool)?;
+    let mut ports = Ports::open(config, pool, &context.takeover)?;
     let shared =
         SharedState::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
     let queues = ports.opened.take_queues();

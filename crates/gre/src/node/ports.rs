@@ -7,6 +7,7 @@ use kaido_engine::{FramePool, KernelPath, PortId};
 use kaido_node::StartFault;
 use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, lock, routable};
+use kaido_node::takeover::Takeover;
 
 use crate::node::config::GreConfig;
 use crate::xdp::{GreProgram, GreWork};
@@ -64,7 +65,11 @@ pub(super) struct Ports {
 
 impl Ports {
     /// Opens every port; no program is attached yet.
-    pub(super) fn open(config: &GreConfig, pool: &'static FramePool) -> Result<Self, StartFault> {
+    pub(super) fn open(
+        config: &GreConfig,
+        pool: &'static FramePool,
+        takeover: &Arc<Takeover>,
+    ) -> Result<Self, StartFault> {
         // Frames on their way to others come in at a bump in the wire.
         let names: Vec<_> =
             config.base.ports.iter().map(|port| port.get_ref().name.get_ref().clone()).collect();
@@ -72,7 +77,7 @@ impl Ports {
             let at = names.iter().position(|name| name == port.name.get_ref());
             at.is_some_and(|at| config.peer_port(at).is_some())
         };
-        let found = Interfaces::look(&config.base, pool, takes_all)?;
+        let found = Interfaces::look(&config.base, pool, takeover, takes_all)?;
         let port = |(at, (port, interface)): (usize, (&PortConfig, &Interface))| PortSettings {
             peer_port: config.peer_port(at),
             mac: interface.mac,

@@ -118,7 +118,7 @@ impl ConfiguredFunction for NdnConfig {
 fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
     let authority = keys::authority(config)?;
-    let mut ports = Ports::open(config, pool)?;
+    let mut ports = Ports::open(config, pool, &context.takeover)?;
     let faces = faces(config);
     let (host, host_control) = open_host(config, ports.opened.devices.len(), &faces)?;
     let (team, queues) = Workers::arrange(config, &mut ports, host)?;

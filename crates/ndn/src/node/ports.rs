@@ -1,6 +1,7 @@
 //! What the router asks of its ports of Ethernet, and is told of them.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kaido_engine::netlink::Interface;
@@ -8,6 +9,7 @@ use kaido_engine::port::UdpSink;
 use kaido_engine::{FramePool, KernelPath, PortId};
 use kaido_node::config::{Driver, PortConfig};
 use kaido_node::ports::{Interfaces, OpenPorts, PortRequirements};
+use kaido_node::takeover::Takeover;
 use kaido_wire::MacAddr;
 use kaido_xdp::{IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 use miette::miette;
@@ -59,15 +61,19 @@ impl Ports {
     ///
     /// # Errors
     /// What kept one from being opened, or that none has an address that UDP is to be taken at.
-    pub(super) fn open(config: &NdnConfig, pool: &'static FramePool) -> miette::Result<Self> {
+    pub(super) fn open(
+        config: &NdnConfig,
+        pool: &'static FramePool,
+        takeover: &Arc<Takeover>,
+    ) -> miette::Result<Self> {
         let takes_all = |_: &PortConfig| false;
-        let found = Interfaces::look(&config.base, pool, takes_all)?;
+        let found = Interfaces::look(&config.base, pool, takeover, takes_all)?;
         let mut needs =
             PortNeeds { udp: config.ndn.listen.udp_on_ports.iter().map(|own| *own.get_ref()).collect() };
         let opened = OpenPorts::open(found, pool, &mut needs, takes_all)?;
         let listen = |address: &SocketAddr| listen(&opened, *address);
         let udp: Vec<UdpListen> = needs.udp.iter().map(listen).collect::<miette::Result<_>>()?;
-        let sink = UdpSink::bind(needs.udp).map_err(|error| {
+        let sink = takeover.udp_sink(needs.udp).map_err(|error| {
             miette!(
                 help = "another program may take UDP there: stop it, or give another port number",
                 "ndn.listen.udp_on_ports: {error}"

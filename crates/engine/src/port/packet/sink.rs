@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use crate::port::PortError;
 
@@ -11,7 +12,7 @@ use crate::port::PortError;
 /// away before they are queued.
 #[derive(Debug)]
 pub struct UdpSink {
-    _sockets: Vec<UdpSocket>,
+    _sockets: Vec<Arc<UdpSocket>>,
 }
 
 impl UdpSink {
@@ -21,11 +22,21 @@ impl UdpSink {
     /// [`PortError::Sys`]: an address is not ours, or another process has it.
     pub fn bind(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Self, PortError> {
         let sockets = addresses.into_iter().map(|address| {
-            let socket = UdpSocket::bind(address).map_err(PortError::sys(address, "bind(UDP)"))?;
-            drop_everything(&socket).map_err(PortError::sys(address, "setsockopt(SO_ATTACH_FILTER)"))?;
-            Ok(socket)
+            UdpSocket::bind(address).map(Arc::new).map_err(PortError::sys(address, "bind(UDP)"))
         });
-        Ok(Self { _sockets: sockets.collect::<Result<_, _>>()? })
+        Self::of(sockets.collect::<Result<_, _>>()?)
+    }
+
+    /// Has bound sockets take everything and keep nothing.
+    ///
+    /// # Errors
+    /// [`PortError::Sys`] when one takes no filter.
+    pub fn of(sockets: Vec<Arc<UdpSocket>>) -> Result<Self, PortError> {
+        for socket in &sockets {
+            drop_everything(socket)
+                .map_err(PortError::sys("a UDP socket", "setsockopt(SO_ATTACH_FILTER)"))?;
+        }
+        Ok(Self { _sockets: sockets })
     }
 }
 

@@ -89,9 +89,19 @@ impl XdpPool {
         self.sockets.open_sockets()
     }
 
-    /// How many sockets of an interface wait for ports.
+    /// Whether another process uses the sockets, which were not taken in.
+    pub fn is_elsewhere(&self) -> bool {
+        self.sockets.is_elsewhere()
+    }
+
+    /// How many sockets of an interface have no port here.
     pub fn waiting(&self, ifindex: u32) -> usize {
         self.sockets.parked(ifindex)
+    }
+
+    /// Whether a socket of this [`id`](XdpSocket::id) has no port here.
+    pub fn has(&self, id: u64) -> bool {
+        self.sockets.has(id)
     }
 
     /// A socket that was taken over, and for which no port was opened.
@@ -114,7 +124,7 @@ impl XdpPool {
     }
 
     /// After [`leave`](XdpPool::leave): ports that are opened go on where those were that were closed, and ports that are closed close
-    /// their sockets again.
+    /// their sockets again. What is another process's stays so.
     pub fn stay(&self) {
         self.sockets.stay();
     }

@@ -150,6 +150,14 @@ impl Sockets {
         self.lock().parked.iter().filter(|parked| parked.socket.ifindex == ifindex).count()
     }
 
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.lock().stage == Stage::Elsewhere
+    }
+
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.lock().parked.iter().any(|parked| parked.socket.id == id)
+    }
+
     pub(super) fn unopened(&self) -> Option<XdpSocket> {
         self.lock().parked.iter().find(|parked| !parked.opened).map(|parked| parked.socket)
     }
@@ -159,7 +167,10 @@ impl Sockets {
     }
 
     pub(super) fn stay(&self) {
-        self.lock().stage = Stage::Here;
+        let mut inner = self.lock();
+        if inner.stage == Stage::Leaving {
+            inner.stage = Stage::Here;
+        }
     }
 
     pub(super) fn states(&self) -> Result<Vec<XdpState>, TakeoverError> {
