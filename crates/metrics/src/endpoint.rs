@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,18 @@ impl Endpoint {
     /// # Errors
     /// What the kernel says.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        Self::of(TcpListener::bind(address)?)
+    }
+
+    /// Goes on to listen by the socket of another process.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn adopt(listener: OwnedFd) -> io::Result<Self> {
+        Self::of(listener.into())
+    }
+
+    fn of(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, clients: Vec::new() })
     }

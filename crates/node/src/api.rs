@@ -3,6 +3,8 @@
 
 mod trace;
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -20,11 +22,31 @@ pub enum Question {
     Drops,
     /// About a trace.
     Trace(TraceQuestion),
+    /// Another program is to take over.
+    Upgrade {
+        /// Its file.
+        program: PathBuf,
+    },
+    /// How that is.
+    UpgradeState,
 }
 
 impl Question {
     /// Values of `ask`.
-    pub const NAMES: [&'static str; 3] = ["status", "drops", "trace"];
+    pub const NAMES: [&'static str; 5] = ["status", "drops", "trace", "upgrade", "upgrade_state"];
+}
+
+/// How it is with another process that is to take over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeState {
+    /// The process that answers.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Whether another is about to take over.
+    pub runs: bool,
+    /// Why the last one did not.
+    pub failed: Option<String>,
 }
 
 /// An answer.
@@ -49,6 +71,8 @@ pub enum Answer {
     Trace(Box<TraceRead>),
     /// To [`TraceQuestion::End`].
     TraceEnded,
+    /// To [`Question::Upgrade`] and [`Question::UpgradeState`].
+    Upgrade(UpgradeState),
     /// The question was not understood.
     Error {
         /// Why.
@@ -65,6 +89,9 @@ pub struct Status {
     pub function: String,
     /// Its name.
     pub node_id: String,
+    /// Its process.
+    #[serde(default)]
+    pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
     /// How many workers there are.

@@ -448,6 +448,12 @@ impl Binder {
         spread(device, Box::new(tap), workers)
     }
 
+    /// The program that another process had on the interface of a port, where its ports are this one's now.
+    pub(crate) fn program_of(&self, device: &Device) -> Result<Option<OwnedFd>, StartFault> {
+        let found = self.takeover.program(device.wire().ifindex);
+        found.map_err(|error| fault(&device.config, error, RESTART))
+    }
+
     /// Keeps the packet sockets and TAP devices of ports, which they have still.
     pub(crate) fn keep(&self, devices: &[Device]) -> Result<(), TakeoverFault> {
         let names = devices.iter().flat_map(|device| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
-use miette::{IntoDiagnostic, miette};
+use miette::{IntoDiagnostic, Report, miette};
 
 use crate::config::DEFAULT_SOCKET;
 use crate::file::{self, Config};
@@ -53,6 +53,14 @@ enum NodeCommand {
         #[command(flatten)]
         capture: show::CaptureArgs,
     },
+    /// Have another program take over from a running node, without a gap; where it cannot, the running one goes on.
+    Upgrade {
+        #[command(flatten)]
+        at: ControlTarget,
+        /// The program: this one, unless another is given.
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Print the configuration reference as Markdown.
     Reference {
         /// The metrics that `metrics.listen` offers, instead.
@@ -76,7 +84,10 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
     NodeCommand::has_subcommand(matches.subcommand_name()?).then(|| {
         let flow = || matches.subcommand().and_then(|(_, given)| show::flow_of(given, functions));
         match NodeCommand::from_arg_matches(matches).into_diagnostic()? {
-            NodeCommand::Run { config } => crate::run(&Config::read(&config, functions)?),
+            NodeCommand::Run { config } => {
+                let read = Config::read(&config, functions).map_err(Report::from);
+                crate::run(&read.inspect_err(crate::upgrade::fail)?)
+            }
             NodeCommand::Check { config } => {
                 let read = Config::read(&config, functions)?;
                 println!("{}: good: {}", config.display(), read.summary());
@@ -87,6 +98,7 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             NodeCommand::Show { function, at } => show_function(&function, &at, functions),
             NodeCommand::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
+            NodeCommand::Upgrade { at, program } => show::upgrade(&at.socket, at.json, program),
             NodeCommand::Reference { metrics } => {
                 print!("{}", if metrics { metrics_table(functions) } else { file::reference(functions) });
                 Ok(())

@@ -12,6 +12,7 @@ use super::board::PortBoard;
 use super::function::Running;
 use super::questions::QuestionSender;
 use super::server::Server;
+use super::upgrade::Leaving;
 use super::view::{FunctionStatus, reply};
 use super::{shown, workers};
 use crate::api::{self, Answer, Question, TraceOf, TraceQuestion};
@@ -57,6 +58,7 @@ pub(crate) struct Control {
     pub started: Instant,
     pub pool: &'static FramePool,
     pub functions: Vec<FunctionPeer>,
+    pub leaving: Leaving,
 }
 
 impl Control {
@@ -68,8 +70,8 @@ impl Control {
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
         drain(wake);
-        let Self { server, node_id, started, pool, functions } = self;
-        let node = NodeView { node_id, started: *started, pool, functions };
+        let Self { server, node_id, started, pool, functions, leaving } = self;
+        let node = NodeView { node_id, started: *started, pool, functions, leaving };
         server.serve(|question| node.answer(&question));
     }
 }
@@ -80,6 +82,7 @@ struct NodeView<'c> {
     started: Instant,
     pool: &'static FramePool,
     functions: &'c [FunctionPeer],
+    leaving: &'c Leaving,
 }
 
 impl NodeView<'_> {
@@ -88,6 +91,10 @@ impl NodeView<'_> {
             Ok(Question::Status) => self.status().map(|status| Answer::Status(Box::new(status))),
             Ok(Question::Drops) => self.drops().map(|drops| Answer::Drops { drops }),
             Ok(Question::Trace(question)) => self.trace(question),
+            Ok(Question::Upgrade { program }) => {
+                self.leaving.begin(program).map(|()| Answer::Upgrade(self.leaving.shown()))
+            }
+            Ok(Question::UpgradeState) => Ok(Answer::Upgrade(self.leaving.shown())),
             // It may be a question to a function, which knows its own.
             Err(error) => match self.answer_of_function(question) {
                 Some(answer) => return answer,
@@ -159,6 +166,7 @@ impl NodeView<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             function: names.join(", "),
             node_id: self.node_id.to_owned(),
+            pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
             workers: per_worker.len(),
             frame_pages: self.pool.pages().to_string(),

@@ -17,13 +17,16 @@ use std::sync::mpsc::Sender;
 
 use kaido_engine::{FramePool, Function, Notifier, WorkerCounters};
 use kaido_metrics::Family;
+use kaido_xdp::Program;
+use miette::miette;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::board::{Heartbeat, PortBoard};
 use super::metrics::source::MetricsSource;
-use super::ports::Queue;
+use super::ports::{OpenPorts, Queue};
 use super::questions::QuestionQueue;
 use super::takeover::Takeover;
+use super::upgrade::{Before, HandOver, Stage};
 use super::worker_set::WorkerSet;
 use crate::api::Status;
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
@@ -159,6 +162,11 @@ pub struct FunctionContext {
     pub first_worker: u8,
     pub(crate) questions: QuestionQueue,
     pub(crate) running: Sender<Running>,
+    /// The node that this one takes over from.
+    pub(crate) before: Option<Arc<Before>>,
+    /// Whether the function has frozen that one.
+    pub(crate) is_frozen: bool,
+    pub(crate) hand_over: HandOver,
 }
 
 /// What the node knows of a function that runs.
@@ -196,12 +204,43 @@ impl FunctionContext {
         self.questions.notifier()
     }
 
+    /// Whether this process takes over from another.
+    pub fn takes_over(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Where this process takes over from another, has nothing change there any more that is to be known here. To be called when
+    /// everything is opened that is taken over.
+    ///
+    /// # Errors
+    /// When what is opened is not what the other has, or it does not stop to change.
+    pub fn freeze_before(&mut self) -> miette::Result<()> {
+        match &self.before {
+            Some(before) if !std::mem::replace(&mut self.is_frozen, true) => before.freeze(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where this process takes over from another, has that one's workers stop, and takes the ports. To be called when all else is
+    /// ready, before the [queues](OpenPorts::take_queues) are taken.
+    ///
+    /// # Errors
+    /// When the other process does not let go of them.
+    pub fn take_ports<P: Program + 'static>(&mut self, opened: &mut OpenPorts<P>) -> miette::Result<()> {
+        self.freeze_before()?;
+        if let Some(before) = &self.before {
+            before.take_ports()?;
+            opened.reopen()?;
+        }
+        Ok(())
+    }
+
     /// Tells the node that the function runs; the control loop beats the heartbeat from here on.
     pub fn run(self, running: Running) -> ControlLoop {
         let heartbeat = running.heartbeat.clone();
         // A node that does not listen any more has set the flag.
         let _ = self.running.send(running);
-        ControlLoop { stop: self.stop, questions: self.questions, heartbeat }
+        ControlLoop { stop: self.stop, questions: self.questions, heartbeat, hand_over: self.hand_over }
     }
 }
 
@@ -210,9 +249,53 @@ pub struct ControlLoop {
     stop: Arc<AtomicBool>,
     questions: QuestionQueue,
     heartbeat: Heartbeat,
+    hand_over: HandOver,
 }
 
 impl ControlLoop {
+    /// What who hands the node over wants of the function.
+    pub fn stage(&self) -> Stage {
+        self.hand_over.stage()
+    }
+
+    /// The function does not change any more what the next process is to know.
+    pub fn freeze(&self) {
+        self.hand_over.set(Stage::Frozen);
+    }
+
+    /// The function could not be frozen: [`Stage::Thaw`] is next.
+    pub fn want_thaw(&self) {
+        self.hand_over.set(Stage::Thaw);
+    }
+
+    /// The function goes on as before.
+    pub fn thaw(&self) {
+        self.hand_over.set(Stage::Runs);
+    }
+
+    /// Hands the ports over to the process that asks for them: workers stop, and programs stay. Returns when it is known what becomes
+    /// of this process; programs go with it, where no other has taken over.
+    ///
+    /// # Errors
+    /// When the ports cannot be left, or a worker has ended by itself.
+    pub fn hand_over<P: Program + 'static>(
+        &self,
+        opened: &mut OpenPorts<P>,
+        workers: WorkerSet,
+    ) -> miette::Result<()> {
+        opened.leave(&workers.inboxes())?;
+        let were_well = workers.stop();
+        self.hand_over.set(Stage::Left);
+        if self.hand_over.next(Stage::Left) == Stage::Gone {
+            opened.let_programs_stay();
+        }
+        if were_well {
+            Ok(())
+        } else {
+            Err(miette!(help = "please report it", "a worker ended unexpectedly"))
+        }
+    }
+
     /// Whether the node is to stop.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -238,9 +321,17 @@ impl ControlLoop {
         self.questions.serve(view);
     }
 
-    /// The loop of a function that no control protocol drives: questions, until the node is to stop or `failed` says so.
+    /// The loop of a function that no control protocol drives: questions, until the node is to stop, `failed` says so, or the ports
+    /// are to be [handed over](OpenPorts::hand_over): then its stage is [`Stage::Leave`].
     pub fn run(&mut self, view: &mut dyn FunctionView, failed: impl Fn() -> bool) {
         while !self.is_stopping() && !failed() {
+            match self.stage() {
+                // It knows nothing that is not in the configuration.
+                Stage::Freeze => self.freeze(),
+                Stage::Thaw => self.thaw(),
+                Stage::Leave => return,
+                Stage::Runs | Stage::Frozen | Stage::Left | Stage::Gone | Stage::Restart => {}
+            }
             self.wait();
             self.beat();
             view.turn();

@@ -40,6 +40,7 @@ mod start_fault;
 #[allow(unsafe_code)] // What another process promises.
 pub mod takeover;
 mod trunk;
+mod upgrade;
 mod view;
 pub mod worker_set;
 mod workers;
@@ -47,3 +48,4 @@ mod workers;
 pub use queues::Plan;
 pub use run::run;
 pub use start_fault::StartFault;
+pub use upgrade::Stage;

@@ -98,6 +98,11 @@ impl LeftLinks {
         self.0.push(link);
     }
 
+    /// Puts all of them to others.
+    pub fn append_to(mut self, others: &mut Self) {
+        others.0.append(&mut self.0);
+    }
+
     /// Whether all of the programs run behind the driver; `None` where there are none.
     pub fn are_generic(&self) -> Option<bool> {
         let modes = self.0.iter().filter_map(|link| kaido_xdp::link_interface(link.as_fd()).ok().flatten());
@@ -166,7 +171,7 @@ impl<P: Program + 'static> OpenPorts<P> {
         requirements: &mut impl PortRequirements<Program = P>,
         takes_all: impl Fn(&PortConfig) -> bool,
     ) -> Result<Self, StartFault> {
-        let base = found.base;
+        let (base, takeover) = (found.base, found.takeover.clone());
         let workers = usize::from(*base.node.workers.get_ref());
         let (routes, wanted) = Routes::new();
         let binder = Binder::new(&found, pool)?;
@@ -223,6 +228,7 @@ impl<P: Program + 'static> OpenPorts<P> {
         let queues = by_worker(opened, &paths, workers);
         devices.iter().for_each(Device::warn_of_stripping);
         let programs = Arc::new(Mutex::new(programs));
+        takeover.keep_programs(links_of(programs.clone()));
         static_routes(&devices, &routes, requirements);
         let watcher = watch(&devices, &routes, wanted, &programs)?;
         // What has no port of its own is counted by the first of its interface.
@@ -334,7 +340,17 @@ impl<P: Program + 'static> OpenPorts<P> {
 
     /// Attaches the programs: from here on packets come.
     pub fn attach(&mut self) -> Result<(), StartFault> {
-        self.attach_over(&mut LeftLinks::default())
+        let mut left = self.left_links()?;
+        self.attach_over(&mut left)
+    }
+
+    /// The programs of the process from which this one has [taken the ports](crate::function::FunctionContext::take_ports).
+    pub fn left_links(&self) -> Result<LeftLinks, StartFault> {
+        let mut left = LeftLinks::default();
+        for members in &self.trunks {
+            self.binder.program_of(&self.devices[members[0]])?.into_iter().for_each(|link| left.put(link));
+        }
+        Ok(left)
     }
 
     /// As [`OpenPorts::attach`], in the place of programs that a process before has left, whose links are taken.
@@ -344,6 +360,8 @@ impl<P: Program + 'static> OpenPorts<P> {
             let device = &mut self.devices[members[0]];
             let Some(program) = device.program.and_then(|at| programs.get_mut(at)) else { continue };
             device.attach_over(program, left.take(device.wire()))?;
+            // Who pins it has it stay.
+            program.stay(false);
             let first = device.clone();
             for &at in members {
                 self.devices[at].join(&first);
@@ -363,9 +381,9 @@ impl<P: Program + 'static> OpenPorts<P> {
         Ok(())
     }
 
-    /// Has the programs go with the process, whoever kept them before.
-    pub fn do_not_pin(&mut self) {
-        lock(&self.programs).iter_mut().for_each(|program| program.stay(false));
+    /// Has the programs stay on their interfaces, as another process has them too.
+    pub(crate) fn let_programs_stay(&self) {
+        lock(&self.programs).iter_mut().for_each(|program| program.stay(true));
     }
 
     /// Has the programs stay on their interfaces, where they are [pinned](OpenPorts::pin); or else detaches them.
@@ -449,6 +467,17 @@ fn load_all<P: Program>(
         }
     }
     Ok(programs)
+}
+
+/// The links of programs, whichever are attached by then.
+fn links_of<P: Program + 'static>(
+    programs: Arc<Mutex<Vec<P>>>,
+) -> impl Fn() -> std::io::Result<Vec<(u32, OwnedFd)>> + Send {
+    move || {
+        let programs = lock(&programs);
+        let attached = programs.iter().filter_map(|program| program.ifindex().zip(program.link()));
+        attached.map(|(ifindex, link)| Ok((ifindex, link.try_clone_to_owned()?))).collect()
+    }
 }
 
 /// The lock of what is never left half done.

@@ -3,8 +3,11 @@
 //! A function runs in a thread of its own, as [`function`](crate::function) says.
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -27,6 +30,7 @@ use crate::server::Server;
 use crate::signals::stop_flag;
 use crate::start_fault::StartFault;
 use crate::takeover::Takeover;
+use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, Upgrade};
 
 /// Runs a node until SIGTERM or SIGINT.
 ///
@@ -34,7 +38,16 @@ use crate::takeover::Takeover;
 /// What kept the node from starting, or that a worker died.
 pub fn run(config: &Config) -> miette::Result<()> {
     start_log(&config.base);
-    let ended = Node::open(config)?.run(&config.functions);
+    let stop = stop_flag()?;
+    let before = Before::find(config.functions.len(), &stop)?.map(Arc::new);
+    let ended = Node::open(config, stop, before.clone()).and_then(|node| node.run(&config.functions));
+    if let (Some(before), Err(why)) = (before, &ended) {
+        before.fail(why);
+    }
+    let ended = ended.and_then(|next| match next {
+        AfterRun::Ends => Ok(()),
+        AfterRun::Restart(why) => Err(begin_anew(&why)),
+    });
     // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
     if ended.is_ok() {
         tracing::info!("the node has stopped");
@@ -42,15 +55,36 @@ pub fn run(config: &Config) -> miette::Result<()> {
     ended
 }
 
+/// What becomes of a process whose functions have ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AfterRun {
+    Ends,
+    /// It begins anew, as no other process has taken over.
+    Restart(String),
+}
+
+/// Begins anew, with what is in the store; returns only where that cannot be.
+fn begin_anew(why: &str) -> miette::Report {
+    let arguments = std::env::args_os().skip(1);
+    let error = Command::new("/proc/self/exe").args(arguments).env(FAILED_UPGRADE, why).exec();
+    miette!("the program cannot begin anew: {error}")
+}
+
 /// What there is before any function.
 struct Node {
     /// Set when the node is to stop.
     stop: Arc<AtomicBool>,
     server: Server,
+    /// Where that listens.
+    socket: PathBuf,
     /// Where the node is scraped, if it is to be.
     scraped: Option<kaido_metrics::Endpoint>,
     pool: &'static FramePool,
     takeover: Arc<Takeover>,
+    /// What the next process gets of the node's own.
+    _kept: Vec<Arc<OwnedFd>>,
+    /// The node that this one takes over from.
+    before: Option<Arc<Before>>,
 }
 
 /// A function that was started.
@@ -60,26 +94,27 @@ struct Started<'s> {
     questions: QuestionSender,
     running: Receiver<Running>,
     thread: ScopedJoinHandle<'s, miette::Result<()>>,
+    hand_over: HandOver,
 }
 
 impl Node {
-    fn open(config: &Config) -> miette::Result<Self> {
+    fn open(config: &Config, stop: Arc<AtomicBool>, before: Option<Arc<Before>>) -> miette::Result<Self> {
         let base = &config.base;
-        let stop = stop_flag()?;
+        let takeover = before.as_ref().map_or_else(Arc::default, |before| before.takeover().clone());
         // Before anything of the network is touched: a second node is noticed here.
-        make_default_folder(&base.control.socket);
-        let server = Server::open(&base.control.socket).map_err(|error| {
-            let socket = base.control.socket.display();
-            miette!(help = no_socket(error.kind()), "control.socket: cannot listen at {socket}: {error}")
-        })?;
-        let scraped = scraped(base)?;
-        let takeover = Arc::<Takeover>::default();
+        let server = listen(&base.control.socket, &takeover)?;
+        let scraped = scraped(base, &takeover)?;
+        let mut kept = vec![keep(&takeover, &control_name(&base.control.socket), server.listener())?];
+        if let Some((endpoint, MetricsListen(address))) = scraped.as_ref().zip(base.metrics.listen.as_ref()) {
+            kept.push(keep(&takeover, &metrics_name(*address), endpoint.as_fd())?);
+        }
         let pool = crate::frames::open(config, &takeover)?;
-        Ok(Self { stop, server, scraped, pool, takeover })
+        let socket = base.control.socket.clone();
+        Ok(Self { stop, server, socket, scraped, pool, takeover, _kept: kept, before })
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
-    fn run(self, functions: &[Box<dyn ConfiguredFunction>]) -> miette::Result<()> {
+    fn run(self, functions: &[Box<dyn ConfiguredFunction>]) -> miette::Result<AfterRun> {
         // Written to by a function that ends.
         let ended = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).into_diagnostic()?;
         std::thread::scope(|scope| {
@@ -89,12 +124,13 @@ impl Node {
             for function in functions {
                 match self.start(scope, &**function, first_worker, &ended) {
                     Ok(function) => started.push(function),
-                    Err(error) => return end(started, &stop, Err(error)),
+                    Err(error) => return end(started, &stop, Err(error)).map(|()| AfterRun::Ends),
                 }
                 first_worker = first_worker.saturating_add(*function.base().node.workers.get_ref());
             }
             let (served, started) = self.serve(started, &ended);
-            end(started, &stop, served)
+            let (served, next) = served.map_or_else(|why| (Err(why), AfterRun::Ends), |next| (Ok(()), next));
+            end(started, &stop, served).map(|()| next)
         })
     }
 
@@ -116,7 +152,11 @@ impl Node {
             }
             None => None,
         };
+        let hand_over = HandOver::new(queue.notifier().clone());
         let context = FunctionContext {
+            before: self.before.clone(),
+            is_frozen: false,
+            hand_over: hand_over.clone(),
             pool: self.pool,
             takeover: self.takeover.clone(),
             stop: self.stop.clone(),
@@ -132,17 +172,21 @@ impl Node {
             result
         });
         let thread = thread.into_diagnostic().wrap_err("cannot start the thread of a function")?;
-        Ok(Started { name, first_worker, questions: sender, running, thread })
+        Ok(Started { name, first_worker, questions: sender, running, thread, hand_over })
     }
 
     /// Waits until all functions run, and answers for them until one has ended.
-    fn serve<'s>(self, started: Vec<Started<'s>>, ended: &OwnedFd) -> (miette::Result<()>, Vec<Started<'s>>) {
+    fn serve<'s>(
+        self,
+        started: Vec<Started<'s>>,
+        ended: &OwnedFd,
+    ) -> (miette::Result<AfterRun>, Vec<Started<'s>>) {
         let mut running = Vec::new();
         for function in &started {
             match wait_for(function, ended) {
                 Some(found) => running.push(found),
                 // What kept it is what its thread returns.
-                None => return (Ok(()), started),
+                None => return (Ok(AfterRun::Ends), started),
             }
         }
         let node_id = running.iter().find_map(|running| running.node_id.clone()).unwrap_or_else(host_name);
@@ -159,19 +203,39 @@ impl Node {
             Ok(exporter) => exporter,
             Err(error) => return (Err(error), started),
         };
+        let hand_overs = started.iter().map(|of| of.hand_over.clone()).collect();
+        let leaving = Leaving::new(self.takeover.clone(), hand_overs, self.stop.clone());
         let mut control = Control {
             server: self.server,
             node_id,
             started: Instant::now(),
             pool: self.pool,
             functions: peers,
+            leaving: leaving.clone(),
         };
-        notify(&[sd_notify::NotifyState::Ready]);
+        match &self.before {
+            // From here on the other process ends: it tells the service manager.
+            Some(before) => {
+                if let Err(error) = before.run() {
+                    return (Err(error), started);
+                }
+                control.server.take(&self.socket);
+            }
+            None => notify(&[sd_notify::NotifyState::Ready]),
+        }
         while !self.stop.load(Ordering::Relaxed) && started.iter().all(|of| !of.thread.is_finished()) {
             control.turn(ended);
         }
-        log_stop();
-        notify(&[sd_notify::NotifyState::Stopping]);
+        match leaving.state() {
+            Upgrade::Done { pid } => {
+                notify(&[sd_notify::NotifyState::MainPid(pid)]);
+                control.server.leave();
+            }
+            _ => {
+                log_stop();
+                notify(&[sd_notify::NotifyState::Stopping]);
+            }
+        }
         self.stop.store(true, Ordering::Relaxed);
         while started.iter().any(|of| !of.thread.is_finished()) {
             started.iter().for_each(|of| of.questions.notify());
@@ -180,8 +244,41 @@ impl Node {
         if let Some(exporter) = exporter {
             exporter.stop();
         }
-        (Ok(()), started)
+        let next = match leaving.state() {
+            Upgrade::Restart(why) => AfterRun::Restart(why),
+            _ => AfterRun::Ends,
+        };
+        (Ok(next), started)
     }
+}
+
+/// The control socket: that of the node before, or a new one.
+fn listen(path: &Path, takeover: &Takeover) -> miette::Result<Server> {
+    let waiting = takeover.descriptor(&control_name(path))?;
+    make_default_folder(path);
+    let opened = match waiting {
+        Some(listener) => Server::adopt(listener),
+        None => Server::open(path),
+    };
+    opened.map_err(|error| {
+        let socket = path.display();
+        miette!(help = no_socket(error.kind()), "control.socket: cannot listen at {socket}: {error}")
+    })
+}
+
+fn control_name(path: &Path) -> String {
+    format!("control socket {}", path.display())
+}
+
+fn metrics_name(address: SocketAddr) -> String {
+    format!("metrics socket at {address}")
+}
+
+/// Offers a descriptor to the next process, for as long as what is returned lives.
+fn keep(takeover: &Takeover, name: &str, fd: BorrowedFd<'_>) -> miette::Result<Arc<OwnedFd>> {
+    let kept = Arc::new(fd.try_clone_to_owned().into_diagnostic()?);
+    takeover.keep(name, &kept);
+    Ok(kept)
 }
 
 /// What a function says once it runs; `None` where it has ended before.
@@ -236,9 +333,12 @@ fn no_socket(error: ErrorKind) -> &'static str {
     }
 }
 
-/// The socket at which the node is scraped, if it is to be.
-fn scraped(base: &Base) -> Result<Option<kaido_metrics::Endpoint>, StartFault> {
+/// The socket at which the node is scraped, if it is to be: that of the node before, or a new one.
+fn scraped(base: &Base, takeover: &Takeover) -> miette::Result<Option<kaido_metrics::Endpoint>> {
     let Some(MetricsListen(address)) = base.metrics.listen else { return Ok(None) };
-    let listening = Exporter::listen(address);
-    listening.map(Some).map_err(|error| StartFault::Metrics { address, error })
+    let listening = match takeover.descriptor(&metrics_name(address))? {
+        Some(listener) => kaido_metrics::Endpoint::adopt(listener),
+        None => Exporter::listen(address),
+    };
+    Ok(listening.map(Some).map_err(|error| StartFault::Metrics { address, error })?)
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: UnixListener,
-    path: PathBuf,
+    /// What is to be removed in the end.
+    path: Option<PathBuf>,
     clients: Vec<Client>,
 }
 
@@ -55,7 +56,29 @@ impl Server {
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path: path.to_owned(), clients: Vec::new() })
+        Ok(Self { listener, path: Some(path.to_owned()), clients: Vec::new() })
+    }
+
+    /// Listens by the socket of another process, whose it stays until it is [taken](Server::take).
+    pub(crate) fn adopt(listener: OwnedFd) -> io::Result<Self> {
+        let listener = UnixListener::from(listener);
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path: None, clients: Vec::new() })
+    }
+
+    /// The socket, at this path, is this process's now.
+    pub(crate) fn take(&mut self, path: &Path) {
+        self.path = Some(path.to_owned());
+    }
+
+    /// The listening socket.
+    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Leaves the socket to another process, which has it too.
+    pub(crate) fn leave(&mut self) {
+        self.path = None;
     }
 
     /// Descriptors to wait for.
@@ -88,8 +111,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            // Already gone is as good.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

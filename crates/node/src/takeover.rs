@@ -58,6 +58,9 @@ pub enum TakeoverFault {
     /// A port has a driver that cannot.
     #[error("port {0}: ports with driver dpdk cannot be handed over")]
     Driver(String),
+    /// A function cannot.
+    #[error("{0}")]
+    Function(String),
     /// A descriptor could not be duplicated.
     #[error("the descriptor of {what}: {source}")]
     Descriptor {
@@ -129,8 +132,20 @@ struct Inner {
     /// What is in use here.
     xdp: Vec<XdpPool>,
     kept: Vec<(String, Kept)>,
-    refused: Option<String>,
+    /// Programs on interfaces.
+    programs: Vec<ProgramLinks>,
+    refused: Option<Refusal>,
 }
+
+/// What cannot be handed over.
+#[derive(Clone)]
+enum Refusal {
+    Port(String),
+    Function(String),
+}
+
+/// The links of programs, with the indexes of their interfaces.
+type ProgramLinks = Box<dyn Fn() -> io::Result<Vec<(u32, OwnedFd)>> + Send>;
 
 /// What a node has that another can take over, and what it has taken over itself. Its default has neither.
 #[derive(Default)]
@@ -215,7 +230,25 @@ impl Takeover {
 
     /// Notes that a port cannot be handed over.
     pub fn refuse(&self, port: &str) {
-        self.lock().refused = Some(port.to_owned());
+        self.lock().refused = Some(Refusal::Port(port.to_owned()));
+    }
+
+    /// Notes why a function cannot be handed over.
+    pub fn refuse_function(&self, why: &str) {
+        self.lock().refused = Some(Refusal::Function(why.to_owned()));
+    }
+
+    /// Offers the programs that are on interfaces by then.
+    pub(crate) fn keep_programs(&self, links: impl Fn() -> io::Result<Vec<(u32, OwnedFd)>> + Send + 'static) {
+        self.lock().programs.push(Box::new(links));
+    }
+
+    /// The program that the other process had on an interface, once its ports are this one's.
+    ///
+    /// # Errors
+    /// [`TakeoverFault::Descriptor`].
+    pub(crate) fn program(&self, ifindex: u32) -> Result<Option<OwnedFd>, TakeoverFault> {
+        if self.lock().is_elsewhere { Ok(None) } else { self.descriptor(&program_name(ifindex)) }
     }
 
     /// Offers a descriptor by that name, as long as somebody has it, instead of one that had the name before.
@@ -279,8 +312,10 @@ impl Takeover {
     /// [`TakeoverFault::Driver`], [`TakeoverFault::Descriptor`].
     pub fn offer(&self) -> Result<(PortsOffer, Vec<OwnedFd>), TakeoverFault> {
         let inner = self.lock();
-        if let Some(port) = &inner.refused {
-            return Err(TakeoverFault::Driver(port.clone()));
+        match inner.refused.clone() {
+            Some(Refusal::Port(port)) => return Err(TakeoverFault::Driver(port)),
+            Some(Refusal::Function(name)) => return Err(TakeoverFault::Function(name)),
+            None => {}
         }
         let (mut offer, mut descriptors) =
             (PortsOffer { frames: None, sockets: Vec::new(), others: Vec::new() }, Vec::new());
@@ -298,6 +333,13 @@ impl Takeover {
             descriptors.push(duplicate(name, &fd)?);
             offer.others.push(name.clone());
         }
+        for links in &inner.programs {
+            let what = "a program".to_owned();
+            for (ifindex, fd) in links().map_err(|source| TakeoverFault::Descriptor { what, source })? {
+                descriptors.push(fd);
+                offer.others.push(program_name(ifindex));
+            }
+        }
         Ok((offer, descriptors))
     }
 
@@ -309,7 +351,9 @@ impl Takeover {
         let inner = self.lock();
         let socket = inner.sockets.first().map(|(socket, _)| *socket);
         let socket = socket.or_else(|| inner.xdp.iter().find_map(XdpPool::unopened));
-        let other = inner.waiting.iter().find(|waiting| !waiting.asked_for);
+        // Programs are asked for when the ports are this node's.
+        let is_left = |waiting: &&Waiting| !waiting.asked_for && !waiting.name.starts_with(PROGRAM);
+        let other = inner.waiting.iter().find(is_left);
         let left = socket.as_ref().map(name_of).or_else(|| other.map(|other| other.name.clone()));
         left.map_or(Ok(()), |name| Err(TakeoverFault::NotWanted(name)))
     }
@@ -374,6 +418,13 @@ impl Takeover {
 fn duplicate(what: &str, fd: &impl AsFd) -> Result<OwnedFd, TakeoverFault> {
     let duplicated = fd.as_fd().try_clone_to_owned();
     duplicated.map_err(|source| TakeoverFault::Descriptor { what: what.to_owned(), source })
+}
+
+/// What the name of a program begins with.
+const PROGRAM: &str = "program on interface ";
+
+fn program_name(ifindex: u32) -> String {
+    format!("{PROGRAM}{ifindex}")
 }
 
 fn name_of(socket: &XdpSocket) -> String {

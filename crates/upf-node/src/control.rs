@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use kaido_engine::port::DatagramRooms;
 use kaido_engine::{BATCH_MAX, PortTotals};
 use kaido_n4::{Seid, Teid};
+use kaido_node::Stage;
 use kaido_node::api::{Answer, Count, TraceQuestion};
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
@@ -25,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 use super::api::{self, SessionsOf, UpfAnswer, UpfQuestion};
+use super::config::StoreConfig;
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
 use super::kernel_watch::KernelWatch;
@@ -34,7 +36,7 @@ use super::metrics::MetricsQuestion;
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
-use super::store::{NodeStore, StoreStatus};
+use super::store::{NodeStore, StoreFault, StoreStatus};
 use super::trace;
 use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
 
@@ -68,7 +70,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(30);
 /// Everything that the control loop works on.
 pub(super) struct Control {
     pub(super) endpoint: Endpoint<Upf>,
-    pub(super) sockets: Vec<UdpSocket>,
+    pub(super) sockets: Vec<Arc<UdpSocket>>,
     /// GTP-U with control planes that no port leads to.
     pub(super) n4_tunnels: Option<Arc<N4Tunnels>>,
     /// Of the sockets of PFCP and of the metrics.
@@ -116,14 +118,63 @@ pub(super) fn datagram_buffer() -> Box<[u8]> {
 
 impl Control {
     /// Turns until the node is to stop or `failed` says so. Then sessions are kept for the next start, or the control planes release
-    /// what they have.
-    pub(super) fn run(&mut self, failed: impl Fn() -> bool) {
+    /// what they have. Returns at once where the ports are to be handed over.
+    ///
+    /// # Errors
+    /// When the store cannot be had again that another process was to have.
+    pub(super) fn run(&mut self, config: &StoreConfig, failed: impl Fn() -> bool) -> Result<(), StoreFault> {
         while !self.control.is_stopping() && !failed() {
-            self.turn();
+            match self.control.stage() {
+                Stage::Runs => self.turn(),
+                Stage::Freeze => self.freeze(),
+                Stage::Thaw => self.thaw(config)?,
+                Stage::Leave => return Ok(()),
+                Stage::Frozen | Stage::Left | Stage::Gone | Stage::Restart => self.frozen_turn(),
+            }
         }
         if self.store.is_on() {
-            return self.store.finish(self.endpoint.service_mut());
+            self.store.finish(self.endpoint.service_mut());
+        } else {
+            self.release();
         }
+        Ok(())
+    }
+
+    /// Changes nothing any more that another process is to know: what was answered is in the store.
+    fn freeze(&mut self) {
+        if let Some(number) = self.store.flush()
+            && !self.store.is_durable(number)
+        {
+            // The disk is slow, or fails.
+            self.frozen_turn();
+            return;
+        }
+        self.send_held();
+        match self.store.freeze() {
+            Ok(()) => self.control.freeze(),
+            Err(error) => {
+                tracing::error!(%error, "no other process can take over");
+                self.control.want_thaw();
+            }
+        }
+    }
+
+    fn thaw(&mut self, config: &StoreConfig) -> Result<(), StoreFault> {
+        let notifier = self.control.notifier().clone();
+        self.store.thaw(config, &mut self.endpoint, move || notifier.notify())?;
+        self.control.thaw();
+        Ok(())
+    }
+
+    /// A turn in which nothing changes: requests wait in their sockets.
+    fn frozen_turn(&mut self) {
+        self.control.beat();
+        std::thread::sleep(PACE_WAITING);
+        self.answer();
+    }
+
+    /// Has control planes release what they have.
+    fn release(&mut self) {
         let mut out = Vec::new();
         self.endpoint.request_release(Instants::now(), RELEASE_GRACE, &mut out);
         self.send(&mut out, None);
@@ -189,6 +240,11 @@ impl Control {
         self.endpoint.poll(Instants::now(), &mut out);
         self.send(&mut out, None);
         self.send_held();
+        self.answer();
+    }
+
+    /// Answers who asks the node.
+    fn answer(&mut self) {
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
         self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status());
         self.control.serve(&mut UpfView {

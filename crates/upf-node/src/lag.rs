@@ -1,6 +1,7 @@
 //! How far behind the node is with PFCP: how full the kernel's queues of its sockets are, and whether they overflow.
 
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the queues are looked at.
@@ -24,8 +25,8 @@ pub(super) struct Lag {
 
 impl Lag {
     /// The queues of these sockets. A socket that cannot be told apart is left out.
-    pub(super) fn of(sockets: &[UdpSocket]) -> Self {
-        let queue = |socket: &UdpSocket| {
+    pub(super) fn of(sockets: &[Arc<UdpSocket>]) -> Self {
+        let queue = |socket: &Arc<UdpSocket>| {
             let inode = rustix::fs::fstat(socket).ok()?.st_ino;
             Some((inode, rustix::net::sockopt::socket_recv_buffer_size(socket).ok()?))
         };
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_kernel_shows_what_waits() {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
         let to = socket.local_addr().unwrap();
         let mut lag = Lag::of(std::slice::from_ref(&socket));
         let now = Instant::now() + PACE;

@@ -1,37 +1,44 @@
-//! What a process before has left in the kernel, where it still forwards: programs on the interfaces, and tables in which they count.
+//! What a process before has left, where it still forwards: programs on the interfaces, and where they or its workers count.
 //!
 //! ```text
-//!   find ─▶ counted, of each counter in use ─▶ programs are taken over (`OpenPorts::attach_over`) ─▶ add_rest
+//!   find ─▶ counted, of each counter in use ─▶ programs and ports are taken over ─▶ add_rest
 //! ```
-//! Until they are taken over, programs go on to count where they did. What they counted meanwhile is the rest.
+//! Until then they go on to count where they did. What they counted meanwhile is the rest.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use kaido_n4::Volume;
 use kaido_node::ports::{LeftLinks, OpenPorts, PINNED_LINK};
+use kaido_node::takeover::Takeover;
 use kaido_upf::control::Upf;
-use kaido_upf::usage::UsageSlot;
-use kaido_upf_xdp::Offload;
-use kaido_upf_xdp::Steering;
-use kaido_upf_xdp::offload::{Counted, LAYOUT, LeftTables, wait_for_programs};
+use kaido_upf::usage::{LeftUsage, UsageSlot};
+use kaido_upf_xdp::offload::{LAYOUT, LeftTables, wait_for_programs};
+use kaido_upf_xdp::{Offload, Steering};
 use kaido_xdp::{Error, PinFolder};
+use miette::IntoDiagnostic;
+
+/// Where a counter may be counted in: two tables, while one took the place of the other.
+const PLACES: usize = 2;
 
 /// What a process before has left.
 #[derive(Debug, Default)]
-pub(super) struct LeftInKernel {
+pub(super) struct LeftBehind {
     /// Its programs.
     pub(super) links: LeftLinks,
     tables: Vec<LeftTables>,
-    /// Which counters were asked for, and what they had, by table.
-    asked: Vec<(UsageSlot, Vec<Counted>)>,
+    /// Where its workers count.
+    usage: Option<LeftUsage>,
+    /// Which counters were asked for, and what they had in each place.
+    asked: Vec<(UsageSlot, [Volume; PLACES])>,
 }
 
 /// Where a node with a store of that number pins what is to stay.
-pub(super) fn folder_of(pins: &Path, store: u64) -> std::path::PathBuf {
+pub(super) fn folder_of(pins: &Path, store: u64) -> PathBuf {
     pins.join(format!("{store:016x}-{LAYOUT}"))
 }
 
-impl LeftInKernel {
+impl LeftBehind {
     /// What was pinned by a process with the store of that number.
     pub(super) fn find(pins: &Path, store: u64) -> Result<Self, Error> {
         let mut left = Self::default();
@@ -60,6 +67,25 @@ impl LeftInKernel {
         Ok(left)
     }
 
+    /// What a process has that this one takes over from: the tables of its kernel's datapath, where it is to have one.
+    pub(super) fn of(takeover: &Takeover, is_kernel: bool) -> miette::Result<Self> {
+        let mut left = Self::default();
+        if is_kernel {
+            let mut tables = Vec::new();
+            for name in LeftTables::NAMES {
+                // It is there, or that is the error.
+                tables.extend(takeover.descriptor(&table_name(name))?);
+            }
+            left.tables.extend(LeftTables::of(tables).into_diagnostic()?);
+        }
+        Ok(left)
+    }
+
+    /// That process's workers count in the memory of a file.
+    pub(super) fn with_usage(self, file: Option<File>) -> miette::Result<Self> {
+        Ok(Self { usage: file.map(LeftUsage::over).transpose().into_diagnostic()?, ..self })
+    }
+
     /// Takes the programs off now, where none is to take their place: all that they counted is in the tables.
     pub(super) fn end(&mut self) {
         std::mem::take(&mut self.links).detach();
@@ -68,31 +94,30 @@ impl LeftInKernel {
 
     /// What a counter has, to begin with.
     pub(super) fn counted(&mut self, slot: UsageSlot) -> Volume {
-        if self.tables.is_empty() {
-            return Volume::default();
+        let counted = self.each(slot);
+        if !self.tables.is_empty() || self.usage.is_some() {
+            self.asked.push((slot, counted));
         }
-        let counted: Vec<Counted> = self.tables.iter().map(|tables| tables.counted(slot.0)).collect();
         // Of two tables the later began with what the first had.
-        let begin = std::array::from_fn(|at| counted.iter().map(|of| of.counts[at]).max().unwrap_or(0));
-        self.asked.push((slot, counted));
-        volume(begin)
+        let [one, other] = counted;
+        most(&one, &other)
     }
 
-    /// Adds what was counted since, when the programs were taken over.
+    /// What it has in each place.
+    fn each(&self, slot: UsageSlot) -> [Volume; PLACES] {
+        let in_kernel = self.tables.iter().map(|tables| volume(tables.counted(slot.0).counts));
+        let mut each = in_kernel.chain(self.usage.iter().map(|usage| usage.read(slot)));
+        std::array::from_fn(|_| each.next().unwrap_or_default())
+    }
+
+    /// Adds what was counted since, when nobody counts there any more.
     pub(super) fn add_rest(mut self, upf: &mut Upf) {
         std::mem::take(&mut self.links).detach();
-        if self.tables.is_empty() {
-            return;
-        }
         self.settle();
-        let rest = |(slot, before): &(UsageSlot, Vec<Counted>)| {
-            let mut rest = [0; 4];
-            for (tables, before) in self.tables.iter().zip(before) {
-                let now = tables.counted(slot.0);
-                let each = rest.iter_mut().zip(now.counts).zip(before.counts);
-                each.for_each(|((rest, now), before)| *rest += now.saturating_sub(before));
-            }
-            (rest != [0; 4]).then(|| (*slot, volume(rest)))
+        let rest = |(slot, before): &(UsageSlot, [Volume; PLACES])| {
+            let each = self.each(*slot).into_iter().zip(before);
+            let rest = each.fold(Volume::default(), |rest, (now, before)| more(&rest, &now, before));
+            (rest != Volume::default()).then_some((*slot, rest))
         };
         let rest: Vec<_> = self.asked.iter().filter_map(rest).collect();
         upf.add_usage(&rest);
@@ -113,6 +138,32 @@ pub(super) fn keep(folder: &PinFolder, opened: &mut OpenPorts<Steering>) -> Resu
         folder.remove(name)?;
     }
     opened.pin(folder.clone())
+}
+
+/// The more of each count.
+pub(super) fn most(one: &Volume, other: &Volume) -> Volume {
+    Volume {
+        uplink_bytes: one.uplink_bytes.max(other.uplink_bytes),
+        downlink_bytes: one.downlink_bytes.max(other.downlink_bytes),
+        uplink_packets: one.uplink_packets.max(other.uplink_packets),
+        downlink_packets: one.downlink_packets.max(other.downlink_packets),
+    }
+}
+
+/// What is added by counts that were `before`, and are so much now.
+fn more(sum: &Volume, now: &Volume, before: &Volume) -> Volume {
+    let more = |of: fn(&Volume) -> u64| of(sum) + of(now).saturating_sub(of(before));
+    Volume {
+        uplink_bytes: more(|of| of.uplink_bytes),
+        downlink_bytes: more(|of| of.downlink_bytes),
+        uplink_packets: more(|of| of.uplink_packets),
+        downlink_packets: more(|of| of.downlink_packets),
+    }
+}
+
+/// By which name a table of the kernel's datapath is handed over.
+pub(super) fn table_name(name: &str) -> String {
+    format!("table {LAYOUT} {name}")
 }
 
 const fn volume([uplink_bytes, uplink_packets, downlink_bytes, downlink_packets]: [u64; 4]) -> Volume {

@@ -33,10 +33,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{FromArgMatches, Subcommand};
-use kaido_engine::FramePool;
+use kaido_engine::{FramePool, Function};
 use kaido_metrics::Family;
 use kaido_n4::Ipv6Prefix;
-use kaido_node::StartFault;
 use kaido_node::api::Status;
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned};
@@ -44,6 +43,7 @@ use kaido_node::function::{
     ConfiguredFunction, DatapathAdvice, FlowSelector, FunctionContext, NetworkFunction, Running,
 };
 use kaido_node::show::ControlTarget;
+use kaido_node::{Stage, StartFault};
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::{Node, NodeSettings};
@@ -56,7 +56,7 @@ use self::control::{Control, HeldAnswers, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
 use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
-use self::left::LeftInKernel;
+use self::left::LeftBehind;
 use self::listen::listen;
 use self::memory::Memory;
 use self::metrics::{Sources, UpfMetrics};
@@ -227,13 +227,21 @@ enum UpfStartFault {
 fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
     let addresses = config.pfcp.listen.get_ref().iter().map(|listen| listen.0);
-    let sockets = listen(addresses, |address| config.base.makes(address)).map_err(|(address, error)| {
-        let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
-        UpfStartFault::Listen { address, error, help }
-    })?;
+    let takeover = context.takeover.clone();
+    let sockets =
+        listen(addresses, |address| config.base.makes(address), &takeover).map_err(|(address, error)| {
+            let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
+            UpfStartFault::Listen { address, error, help }
+        })?;
     check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool, &context.takeover)?;
-    let mut store = NodeStore::open(&config.store)?;
+    let takes_over = context.takes_over();
+    let of_before = takes_over.then(|| LeftBehind::of(&takeover, ports.choice().is_kernel())).transpose()?;
+    context.freeze_before()?;
+    let mut store = NodeStore::open(&config.store, takes_over)?;
+    if !store.is_on() {
+        takeover.refuse_function("store.durability = \"off\": another process would not know the sessions");
+    }
     let control_guard = guard(&ports, &sockets, context.scraped.take())
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
@@ -251,22 +259,28 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if let Some(kernel) = ports.take_kernel(&node)? {
         upf.set_kernel(Box::new(kernel));
     }
-    let mut left = left_in_kernel(config, &store)?;
-    if !ports.choice().is_kernel() {
+    let _tables = ports.offer_tables(&takeover)?;
+    let mut left = match of_before {
+        Some(left) if counts_in_memory => left.with_usage(store.memory_of_before()?)?,
+        Some(left) => left,
+        None => left_behind(config, &store)?,
+    };
+    if !ports.choice().is_kernel() && !takes_over {
         left.end();
     }
     store.restore(&mut upf, counts_in_memory, &mut left)?;
+    // Nothing is left to be made when packets wait for workers.
+    let mut paths = paths(config, &ports, &node)?;
+    let pins = ports.pin_tables(config, &store)?;
+    context.take_ports(&mut ports.opened)?;
+    if takes_over && counts_in_memory {
+        std::mem::take(&mut left).add_rest(&mut upf);
+    }
     let queues = ports.opened.take_queues();
-    let kernel_return = Arc::new(ports.kernel_return());
-    let worker_set = context.start_workers(&config.base, queues, || {
-        let path = Path::new(&node, ports.opened.routes().next_hops()).into_diagnostic()?;
-        let path = path.with_kernel_return(kernel_return.clone());
-        Ok(Box::new(match &ports.n4_tunnels {
-            Some(link) => path.with_control_plane(link.clone()),
-            None => path,
-        }))
-    })?;
-    let exits = ports.take_over(config, &store, left, &mut upf)?;
+    let no_path = || miette!("there are more workers than node.workers");
+    let worker_set = context.start_workers(&config.base, queues, || paths.pop().ok_or_else(no_path))?;
+    let exits = ports.take_over(pins, left, &mut upf)?;
+    store.take_place()?;
     let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
     let notifier = context.notifier().clone();
     store.start(&mut endpoint, counts_in_memory, move || notifier.notify())?;
@@ -324,21 +338,38 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         rooms: datagram_rooms(),
         buffer: datagram_buffer(),
     };
-    control.run(|| worker_set.has_lost());
+    control.run(&config.store, || worker_set.has_lost())?;
+    if control.control.stage() == Stage::Leave {
+        return control.control.hand_over(&mut ports.opened, worker_set);
+    }
     worker_set.end(&mut ports.opened, control.control.is_stopping())
 }
 
-/// What a process before has left in the kernel.
-fn left_in_kernel(config: &UpfConfig, store: &NodeStore) -> Result<LeftInKernel, UpfStartFault> {
-    let Some(number) = store.number() else { return Ok(LeftInKernel::default()) };
-    LeftInKernel::find(config.store.pins.get_ref(), number)
+/// What a process before has left in the kernel, by pins.
+fn left_behind(config: &UpfConfig, store: &NodeStore) -> Result<LeftBehind, UpfStartFault> {
+    let Some(number) = store.number() else { return Ok(LeftBehind::default()) };
+    LeftBehind::find(config.store.pins.get_ref(), number)
         .map_err(|error| UpfStartFault::Pins { fault: error.to_string() })
+}
+
+/// The packets' way, for each worker.
+fn paths(config: &UpfConfig, ports: &Ports, node: &Arc<Node>) -> miette::Result<Vec<Box<dyn Function>>> {
+    let kernel_return = Arc::new(ports.kernel_return());
+    let path = |_| {
+        let path = Path::new(node, ports.opened.routes().next_hops()).into_diagnostic()?;
+        let path = path.with_kernel_return(kernel_return.clone());
+        Ok(Box::new(match &ports.n4_tunnels {
+            Some(link) => path.with_control_plane(link.clone()),
+            None => path,
+        }) as Box<dyn Function>)
+    };
+    (0..*config.base.node.workers.get_ref()).map(path).collect()
 }
 
 /// Guards the sockets of PFCP and of the metrics from the data network.
 fn guard(
     ports: &Ports,
-    sockets: &[UdpSocket],
+    sockets: &[Arc<UdpSocket>],
     scraped: Option<(OwnedFd, IpAddr)>,
 ) -> std::io::Result<ControlGuard> {
     let mut guarded = Vec::new();

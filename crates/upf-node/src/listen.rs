@@ -1,27 +1,38 @@
 //! Where control planes are listened to.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
+use kaido_node::takeover::Takeover;
 use rustix::net::{self, sockopt};
 
 /// Octets that wait in a PFCP socket at most.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Sockets at the listening addresses, of which some are those of TAP devices that are yet to be made.
+/// Sockets at the listening addresses, of which some are those of TAP devices that are yet to be made; or those of the process that
+/// this one takes over from, with all requests that wait there.
 ///
 /// # Errors
 /// The address and what the kernel said.
 pub(super) fn listen(
     addresses: impl IntoIterator<Item = SocketAddr>,
     is_coming: impl Fn(IpAddr) -> bool,
-) -> Result<Vec<UdpSocket>, (SocketAddr, std::io::Error)> {
+    takeover: &Takeover,
+) -> Result<Vec<Arc<UdpSocket>>, (SocketAddr, std::io::Error)> {
     let open = |address: SocketAddr| {
-        let socket = if is_coming(address.ip()) { bind_ahead(address)? } else { UdpSocket::bind(address)? };
+        let name = format!("PFCP socket at {address}");
+        let socket = match takeover.descriptor(&name).map_err(std::io::Error::other)? {
+            Some(socket) => socket.into(),
+            None if is_coming(address.ip()) => bind_ahead(address)?,
+            None => UdpSocket::bind(address)?,
+        };
         socket.set_nonblocking(true)?;
         // Bursts of establishments come faster than a turn. Past the system's limit where we may, else up to it.
         if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
         }
+        let socket = Arc::new(socket);
+        takeover.keep(&name, &socket);
         Ok(socket)
     };
     addresses.into_iter().map(|address| open(address).map_err(|error| (address, error))).collect()

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kaido_engine::DropReason;
-use kaido_engine::port::{PortError, UdpEndpoints};
+use kaido_engine::port::UdpEndpoints;
+use kaido_node::takeover::{Takeover, TakeoverFault};
 use kaido_upf::path::ControlPlaneLink;
 use kaido_wire::gtpu;
 use rustix::net::netdevice::name_to_index;
@@ -31,10 +32,19 @@ pub(super) struct N4Tunnels {
 }
 
 impl N4Tunnels {
-    /// Binds the node's GTP-U addresses. `ports` are the interfaces of its ports and their indexes now.
-    pub(super) fn bind(addresses: &[IpAddr], ports: Vec<(String, u32)>) -> Result<Self, PortError> {
+    /// Binds the node's GTP-U addresses, or takes their sockets over. `ports` are the interfaces of its ports and their indexes now.
+    pub(super) fn bind(
+        addresses: &[IpAddr],
+        ports: Vec<(String, u32)>,
+        takeover: &Takeover,
+    ) -> Result<Self, TakeoverFault> {
         let (ports, ignored): (Vec<_>, Vec<_>) = ports.into_iter().unzip();
-        let sockets = UdpEndpoints::bind(addresses.iter().copied(), gtpu::UDP_PORT, &ignored)?;
+        let socket = |&address| {
+            let socket = takeover.udp_socket(SocketAddr::new(address, gtpu::UDP_PORT))?;
+            Ok::<_, TakeoverFault>((address, socket))
+        };
+        let sockets = addresses.iter().map(socket).collect::<Result<Vec<_>, _>>()?;
+        let sockets = UdpEndpoints::of(sockets, &ignored)?;
         Ok(Self { sockets, ports, ignored: Mutex::new((ignored, Instant::now())) })
     }
 

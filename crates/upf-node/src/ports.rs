@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use kaido_upf::node::{
 };
 use kaido_upf::qos::Policers;
 use kaido_upf::usage::UsageCounters;
-use kaido_upf_xdp::offload::{FrameLosses, LostFrames, VLANS_MAX, Vlan, VlanRole};
+use kaido_upf_xdp::offload::{FrameLosses, LeftTables, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
 use kaido_xdp::PinFolder;
 
@@ -29,7 +31,7 @@ use super::UpfStartFault;
 use super::datapath::{self, Choice, Tables};
 use super::exits::{ExitWatch, Exits};
 use super::kernel_return::ProgramReturn;
-use super::left::{self, LeftInKernel};
+use super::left::{self, LeftBehind};
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use super::store::NodeStore;
@@ -155,7 +157,7 @@ impl Ports {
         let opened = OpenPorts::open(found, pool, &mut needs, is_bridged)?;
         let PortNeeds { choice, tables, .. } = needs;
         let choice = choice.unwrap_or_else(|| Choice::engine("no port was opened"));
-        let n4_tunnels = n4_tunnels(&opened.devices, &config.ports, &endpoints)?.map(Arc::new);
+        let n4_tunnels = n4_tunnels(&opened.devices, &config.ports, &endpoints, takeover)?.map(Arc::new);
         let (offload, losses) = tables.map(|Tables { offload, losses }| (offload, losses)).unzip();
         let (offload, losses) = (offload.map(SharedOffload::new), losses.flatten());
         choice.log();
@@ -363,15 +365,21 @@ impl Ports {
         Ok(Some(XdpOffload::new(offload, around, self.opened.routes().next_hops())))
     }
 
-    /// Attaches the programs, in the place of those that a process before has left; from here on packets come. Where a restart is to
-    /// be hitless, they stay when this process ends. What watches the devices that the kernel sends out of is returned.
-    pub(super) fn take_over(
-        &mut self,
-        config: &UpfConfig,
-        store: &NodeStore,
-        mut left: LeftInKernel,
-        upf: &mut Upf,
-    ) -> Result<Option<ExitWatch>, UpfStartFault> {
+    /// Offers the tables of the kernel's datapath, where there is one, to the next process, for as long as what is returned lives.
+    pub(super) fn offer_tables(&self, takeover: &Takeover) -> Result<Vec<Arc<OwnedFd>>, UpfStartFault> {
+        let Some((offload, _)) = &self.kernel else { return Ok(Vec::new()) };
+        let fault = |error: kaido_xdp::Error| UpfStartFault::Datapath { fault: error.to_string() };
+        let tables = offload.with(|offload| offload.descriptors()).map_err(fault)?;
+        let offer = |(name, table): (&str, OwnedFd)| {
+            let table = Arc::new(table);
+            takeover.keep(&left::table_name(name), &table);
+            table
+        };
+        Ok(LeftTables::NAMES.into_iter().zip(tables).map(offer).collect())
+    }
+
+    /// Pins the tables of the kernel's datapath, where a restart is to be hitless, beside those of before.
+    pub(super) fn pin_tables(&self, config: &UpfConfig, store: &NodeStore) -> Result<Pins, UpfStartFault> {
         let fault = |error: kaido_xdp::Error| UpfStartFault::Pins { fault: error.to_string() };
         let path = store.number().map(|number| left::folder_of(config.store.pins.get_ref(), number));
         let stays = self.kernel.is_some() && *config.store.restart.get_ref() == RestartConfig::Hitless;
@@ -379,6 +387,19 @@ impl Ports {
         if let Some((folder, (offload, _))) = folder.as_ref().zip(self.kernel.as_ref()) {
             offload.with(|offload| offload.pin(folder)).map_err(fault)?;
         }
+        Ok(Pins { folder, path })
+    }
+
+    /// Attaches the programs, in the place of those that a process before has left; from here on packets come. Where a restart is to
+    /// be hitless, they stay when this process ends. What watches the devices that the kernel sends out of is returned.
+    pub(super) fn take_over(
+        &mut self,
+        Pins { folder, path }: Pins,
+        mut left: LeftBehind,
+        upf: &mut Upf,
+    ) -> Result<Option<ExitWatch>, UpfStartFault> {
+        let fault = |error: kaido_xdp::Error| UpfStartFault::Pins { fault: error.to_string() };
+        self.opened.left_links()?.append_to(&mut left.links);
         let mut exits = self.exit_watch();
         if let Some((watch, is_generic)) = exits.as_mut().zip(left.links.are_generic()) {
             // The kernel goes on to send where it did.
@@ -390,7 +411,6 @@ impl Ports {
         match (folder, path) {
             (Some(folder), _) => left::keep(&folder, &mut self.opened).map_err(fault)?,
             (None, Some(path)) => {
-                self.opened.do_not_pin();
                 if let Some(folder) = PinFolder::find(&path).map_err(fault)? {
                     folder.remove_all().map_err(fault)?;
                 }
@@ -443,6 +463,15 @@ impl Ports {
             ..Features::default()
         }
     }
+}
+
+/// Where programs and tables stay when the process ends.
+#[derive(Debug)]
+pub(super) struct Pins {
+    /// None where they are not to stay.
+    folder: Option<PinFolder>,
+    /// Where they would.
+    path: Option<PathBuf>,
 }
 
 /// The counters of the kernel's datapath.
@@ -505,6 +534,7 @@ fn n4_tunnels(
     devices: &[Device],
     of_ports: &[UpfPort],
     endpoints: &[IpAddr],
+    takeover: &Takeover,
 ) -> Result<Option<N4Tunnels>, UpfStartFault> {
     if endpoints.is_empty() {
         return Ok(None);
@@ -515,7 +545,7 @@ fn n4_tunnels(
     let is_seen = |(device, of_port): &(&Device, &UpfPort)| {
         *device.config.driver.get_ref() == Driver::AfPacket && of_port.is_gtpu() && !device.is_vlan()
     };
-    match (N4Tunnels::bind(endpoints, names), devices.iter().zip(of_ports).find(is_seen)) {
+    match (N4Tunnels::bind(endpoints, names, takeover), devices.iter().zip(of_ports).find(is_seen)) {
         (Ok(tunnels), _) => Ok(Some(tunnels)),
         (Err(error), Some((device, _))) => {
             let help = "another process has UDP port 2152; `ss -lunp` shows which";

@@ -15,7 +15,7 @@ use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
 
 use super::config::{DurabilityConfig, StoreConfig};
-use super::left::LeftInKernel;
+use super::left::{LeftBehind, most};
 
 /// The number of what the node is to its peers.
 const NODE: u64 = 0;
@@ -80,6 +80,8 @@ struct UsageMemory {
     path: PathBuf,
     /// It has what a process before has counted.
     is_of_before: bool,
+    /// Its place is taken by that of the next process, which has not begun yet.
+    next: Option<PathBuf>,
 }
 
 /// The store of a node; it keeps nothing where durability is off.
@@ -98,8 +100,9 @@ pub(super) struct NodeStore {
 }
 
 impl NodeStore {
-    /// Opens the store that the configuration names.
-    pub(super) fn open(config: &StoreConfig) -> Result<Self, StoreFault> {
+    /// Opens the store that the configuration names. Who takes over from a process that still counts has memory of its own, which
+    /// [takes the place](NodeStore::take_place) of that one's.
+    pub(super) fn open(config: &StoreConfig, takes_over: bool) -> Result<Self, StoreFault> {
         let now = SystemTime::now();
         let durability = match config.durability.get_ref() {
             DurabilityConfig::Off => return Ok(Self::off(now)),
@@ -119,7 +122,7 @@ impl NodeStore {
         if recovery.cut > 0 {
             tracing::warn!(folder = %folder.display(), octets = recovery.cut, "the end of the journal was not written whole, and is cut");
         }
-        let memory = usage_memory(config.memory.get_ref(), journal.store())?;
+        let memory = usage_memory(config.memory.get_ref(), journal.store(), takes_over)?;
         let mut recovery_time = None;
         recovery.read(Kind::Node, |_, record| {
             recovery_time = time_of(record);
@@ -174,13 +177,62 @@ impl NodeStore {
         self.journal.as_ref().map(Journal::store)
     }
 
+    /// The memory in which the process counts that this one takes over from.
+    pub(super) fn memory_of_before(&self) -> Result<Option<File>, StoreFault> {
+        let Some(UsageMemory { path, .. }) = &self.memory else { return Ok(None) };
+        let failed = |error| StoreFault::Memory { path: path.display().to_string(), error };
+        File::options().read(true).write(true).open(path).map(Some).map_err(failed)
+    }
+
+    /// This process counts now, with what the one before has counted: its memory is what the next start finds.
+    pub(super) fn take_place(&mut self) -> Result<(), StoreFault> {
+        let Some(UsageMemory { path, next, .. }) = &mut self.memory else { return Ok(()) };
+        let Some(next) = next.take() else { return Ok(()) };
+        fs::rename(next, &*path)
+            .map_err(|error| StoreFault::Memory { path: path.display().to_string(), error })
+    }
+
+    /// Brings all that another process is to know to the store, and lets go of it.
+    ///
+    /// # Errors
+    /// When it cannot be written; then only [`NodeStore::thaw`] is left.
+    pub(super) fn freeze(&mut self) -> Result<(), StoreFault> {
+        if let Some(mut journal) = self.journal.take() {
+            journal.finish()?;
+        }
+        if let Some(UsageMemory { file, path, .. }) = self.memory.take() {
+            // Workers go on to count in it, by another descriptor of it.
+            flock(file, FlockOperation::Unlock).map_err(|error| StoreFault::Memory {
+                path: path.display().to_string(),
+                error: error.into(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Goes on after [`NodeStore::freeze`]: no other process has taken over.
+    pub(super) fn thaw(
+        &mut self,
+        config: &StoreConfig,
+        endpoint: &mut Endpoint<Upf>,
+        notify: impl Fn() + Send + 'static,
+    ) -> Result<(), StoreFault> {
+        let store = Self::open(config, false)?;
+        let (Some(mut journal), Some(recovery)) = (store.journal, store.recovery) else { return Ok(()) };
+        endpoint.service_mut().record_by(journal.recorder());
+        endpoint.record_by(&journal.recorder());
+        recovery.start(&mut journal, notify)?;
+        (self.journal, self.memory) = (Some(journal), store.memory);
+        Ok(())
+    }
+
     /// Puts the sessions of before into the table. `counts_in_memory` says whether the node counts in the memory that it was
     /// given; what was counted in the kernel, `left` knows.
     pub(super) fn restore(
         &mut self,
         upf: &mut Upf,
         counts_in_memory: bool,
-        left: &mut LeftInKernel,
+        left: &mut LeftBehind,
     ) -> Result<(), StoreFault> {
         let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_ref()) else {
             return Ok(());
@@ -316,16 +368,6 @@ impl NodeStore {
     }
 }
 
-/// The more of each count.
-fn most(one: &Volume, other: &Volume) -> Volume {
-    Volume {
-        uplink_bytes: one.uplink_bytes.max(other.uplink_bytes),
-        downlink_bytes: one.downlink_bytes.max(other.downlink_bytes),
-        uplink_packets: one.uplink_packets.max(other.uplink_packets),
-        downlink_packets: one.downlink_packets.max(other.downlink_packets),
-    }
-}
-
 /// What was recorded last of the usage counters.
 fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, StoreFault> {
     let mut counted = HashMap::new();
@@ -337,16 +379,22 @@ fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, Sto
     Ok(counted)
 }
 
-/// The memory of the usage counters of a store.
-fn usage_memory(folder: &Path, store: u64) -> Result<UsageMemory, StoreFault> {
+/// The memory of the usage counters of a store; for who takes over, one that is to take its place.
+fn usage_memory(folder: &Path, store: u64, takes_over: bool) -> Result<UsageMemory, StoreFault> {
     let path: PathBuf = folder.join(format!("usage-{store:016x}"));
-    let failed = |error| StoreFault::Memory { path: path.display().to_string(), error };
+    let next = takes_over.then(|| path.with_extension("next"));
+    let opened = next.as_ref().unwrap_or(&path);
+    let failed = |error| StoreFault::Memory { path: opened.display().to_string(), error };
     fs::create_dir_all(folder).map_err(failed)?;
-    let file =
-        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(opened).map_err(failed)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+    if takes_over {
+        // What a process has left there that did not take over.
+        file.set_len(0).map_err(failed)?;
+    }
     let is_of_before = file.metadata().map_err(failed)?.len() > 0;
-    Ok(UsageMemory { file, path, is_of_before })
+    Ok(UsageMemory { file, path, is_of_before, next })
 }
 
 fn millis(at: SystemTime) -> u64 {

@@ -7,6 +7,7 @@ mod quotas;
 mod slots;
 
 use std::fmt;
+use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,6 +65,15 @@ impl Cell {
     /// The number of its quotas.
     fn quotas(&self) -> u32 {
         quotas_of(self.marks.load(Ordering::Relaxed))
+    }
+
+    fn volume(&self) -> Volume {
+        Volume {
+            uplink_bytes: self.uplink_bytes.load(Ordering::Relaxed),
+            downlink_bytes: self.downlink_bytes.load(Ordering::Relaxed),
+            uplink_packets: self.uplink_packets.load(Ordering::Relaxed),
+            downlink_packets: self.downlink_packets.load(Ordering::Relaxed),
+        }
     }
 
     /// The limits, uplink, downlink and total, each with its count.
@@ -274,13 +284,7 @@ impl UsageCounters {
         if let Some(offloaded) = &self.offloaded {
             offloaded.sync(slot);
         }
-        let cell = self.cell(slot);
-        Volume {
-            uplink_bytes: cell.uplink_bytes.load(Ordering::Relaxed),
-            downlink_bytes: cell.downlink_bytes.load(Ordering::Relaxed),
-            uplink_packets: cell.uplink_packets.load(Ordering::Relaxed),
-            downlink_packets: cell.downlink_packets.load(Ordering::Relaxed),
-        }
+        self.cell(slot).volume()
     }
 
     /// Sets the absolute byte counts at which something is due. Quotas need [`UsageCounters::keep_quotas`] before.
@@ -403,6 +407,36 @@ impl UsageCounters {
     fn end(&self, slot: UsageSlot) {
         let marks = self.cell(slot).marks.swap(0, Ordering::Relaxed);
         self.quotas.forget(quotas_of(marks));
+    }
+}
+
+/// The usage counters of another process, in the memory that it counts in: see [`Node::over`](crate::node::Node::over).
+#[derive(Debug)]
+pub struct LeftUsage {
+    lines: LineSlab,
+    /// How many lines have memory.
+    len: u32,
+}
+
+impl LeftUsage {
+    /// In a file.
+    ///
+    /// # Errors
+    /// [`RegionError`] when it cannot be mapped.
+    pub fn over(file: File) -> Result<Self, RegionError> {
+        let bytes = file.metadata().map_or(0, |found| found.len());
+        let len = u32::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(u32::MAX);
+        Ok(Self { lines: LineSlab::over(file, len)?, len })
+    }
+
+    /// What a counter has counted so far; nothing of one that is not there.
+    pub fn read(&self, slot: UsageSlot) -> Volume {
+        if slot.0 >= self.len {
+            return Volume::default();
+        }
+        // SAFETY: the line is within the file's memory, aligned to a line; any octets are a valid cell, made of atomics.
+        let cell = unsafe { self.lines.base().cast::<Cell>().add(slot.0 as usize).as_ref() };
+        cell.volume()
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use kaido_engine::netlink::Interface;
 use kaido_engine::{KernelPath, PortId, PortTotals};
-use kaido_node::StartFault;
 use kaido_node::api::{Answer, TraceQuestion};
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{
@@ -21,6 +20,7 @@ use kaido_node::metrics::{Exposition, Family, MetricsSource};
 use kaido_node::port_trace::PortTraces;
 use kaido_node::ports::{Interfaces, OpenPorts, PortRequirements};
 use kaido_node::show::{ControlTarget, ask, print_json, table};
+use kaido_node::{Stage, StartFault};
 use kaido_xdp::{IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 use miette::miette;
 use schemars::JsonSchema;
@@ -173,7 +173,7 @@ impl ConfiguredFunction for VxlanConfig {
         format!("VXLAN endpoint, {} ports, {} segments", self.base.ports.len(), self.vxlan.segments.len())
     }
 
-    fn run(&self, context: FunctionContext) -> miette::Result<()> {
+    fn run(&self, mut context: FunctionContext) -> miette::Result<()> {
         let mut ports = self.open(&context)?;
         let board = ports.board().clone();
         let of_port = |device: &kaido_node::ports::Device| PortSettings {
@@ -187,6 +187,7 @@ impl ConfiguredFunction for VxlanConfig {
         let _sink = context.takeover.udp_sink(locals.collect::<BTreeSet<_>>()).map_err(|error| {
             miette!(help = "remove the kernel's vxlan device there", "vxlan.segment.local: {error}")
         })?;
+        context.take_ports(&mut ports)?;
         let queues = ports.take_queues();
         let worker_set = context.start_workers(&self.base, queues, || {
             let function = Vxlan::new(settings.clone(), ports.routes());
@@ -207,6 +208,9 @@ impl ConfiguredFunction for VxlanConfig {
             heartbeat: Heartbeat::new(),
         });
         control.run(&mut VxlanView { segments, traces }, || worker_set.has_lost());
+        if control.stage() == Stage::Leave {
+            return control.hand_over(&mut ports, worker_set);
+        }
         worker_set.end(&mut ports, control.is_stopping())
     }
 }

@@ -10,6 +10,7 @@ mod rules;
 mod show;
 
 use kaido_metrics::Family;
+use kaido_node::Stage;
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema};
 use kaido_node::function::{ConfiguredFunction, DatapathChoice, FunctionContext, NetworkFunction, Running};
@@ -71,11 +72,12 @@ impl ConfiguredFunction for GreConfig {
 ///
 /// # Errors
 /// What kept it from starting, or that a worker died.
-fn run(config: &GreConfig, context: FunctionContext) -> miette::Result<()> {
+fn run(config: &GreConfig, mut context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
     let mut ports = Ports::open(config, pool, &context.takeover)?;
     let shared =
         SharedState::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
+    context.take_ports(&mut ports.opened)?;
     let queues = ports.opened.take_queues();
     let mut counters = Vec::new();
     let worker_set = context.start_workers(&config.base, queues, || {
@@ -107,6 +109,9 @@ fn run(config: &GreConfig, context: FunctionContext) -> miette::Result<()> {
         heartbeat: Heartbeat::new(),
     });
     control.run(&mut GreView { datapath, rules, traces }, || worker_set.has_lost());
+    if control.stage() == Stage::Leave {
+        return control.hand_over(&mut ports.opened, worker_set);
+    }
     worker_set.end(&mut ports.opened, control.is_stopping())
 }
 

@@ -117,6 +117,7 @@ impl ConfiguredFunction for NdnConfig {
 /// What kept it from starting, or that a worker died.
 fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
+    context.takeover.refuse_function("an NDN router's faces and tables go with its process");
     let authority = keys::authority(config)?;
     let mut ports = Ports::open(config, pool, &context.takeover)?;
     let faces = faces(config);

@@ -5,6 +5,7 @@ mod filter;
 mod pcapng;
 pub mod target;
 mod trace;
+mod upgrade;
 mod workers;
 
 use std::io::{BufRead, BufReader, Write};
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 pub use self::target::ControlTarget;
 pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
+pub use self::upgrade::upgrade;
 use crate::api::{Answer, Count, Port, Question, Status};
 use crate::function::NetworkFunction;
 
@@ -107,8 +109,8 @@ pub fn status(socket: &Path, json: bool, functions: &[&dyn NetworkFunction]) -> 
         return print_json(&answer);
     }
     println!(
-        "kaido {}  {} node {}  up {} s",
-        status.version, status.function, status.node_id, status.uptime_s
+        "kaido {}  {} node {}  process {}, up {} s",
+        status.version, status.function, status.node_id, status.pid, status.uptime_s
     );
     println!(
         "{} workers, {} of {} frames of {} bytes free, in {}",

@@ -6,7 +6,7 @@
 //!                   its programs take the place of those ─▶ wait_for_programs ─▶ settle ─▶ counted: the rest
 //! ```
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kaido_xdp::maps::SharedArray;
@@ -25,7 +25,6 @@ pub const LAYOUT: &str = "offload-1";
 const CELLS: &str = "cells";
 const BUCKETS: &str = "buckets";
 const GROUPS: &str = "groups";
-const NAMES: [&str; 3] = [CELLS, BUCKETS, GROUPS];
 
 /// What a usage counter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,16 +52,45 @@ impl Offload {
         folder.pin_next(GROUPS, self.table.groups().map().as_fd())
     }
 
+    /// Descriptors of the tables, by [names](LeftTables::NAMES), for another process.
+    ///
+    /// # Errors
+    /// [`Error::Sys`] when there are no more descriptors.
+    pub fn descriptors(&self) -> Result<[OwnedFd; 3], Error> {
+        let copy = |map: BorrowedFd<'_>| {
+            let action = "keeping a BPF map for the next process";
+            map.try_clone_to_owned().map_err(|source| Error::Sys { action, source })
+        };
+        let (buckets, groups) = (self.table.buckets().map(), self.table.groups().map());
+        Ok([copy(self.cells().map().as_fd())?, copy(buckets.as_fd())?, copy(groups.as_fd())?])
+    }
+
     /// Has the tables that were pinned take the place of those of before, whose counts are known.
     ///
     /// # Errors
     /// [`Error::Pin`].
     pub fn keep(folder: &PinFolder) -> Result<(), Error> {
-        NAMES.iter().try_for_each(|name| folder.take_place(name))
+        LeftTables::NAMES.iter().try_for_each(|name| folder.take_place(name))
     }
 }
 
 impl LeftTables {
+    /// The names of tables.
+    pub const NAMES: [&'static str; 3] = [CELLS, BUCKETS, GROUPS];
+
+    /// The tables of descriptors, in the order of their names; `None` unless there are as many.
+    ///
+    /// # Errors
+    /// [`Error::ForeignMap`], [`Error::Libbpf`], [`Error::Sys`].
+    pub fn of(descriptors: Vec<OwnedFd>) -> Result<Option<Self>, Error> {
+        let Ok([cells, buckets, groups]) = <[OwnedFd; 3]>::try_from(descriptors) else { return Ok(None) };
+        Ok(Some(Self {
+            cells: SharedArray::open(CELLS, cells.as_fd())?,
+            buckets: SharedArray::open(BUCKETS, buckets.as_fd())?,
+            groups: SharedArray::open(GROUPS, groups.as_fd())?,
+        }))
+    }
+
     /// The tables that were pinned to a folder: two, where a process ended while it took the place of another.
     ///
     /// # Errors
@@ -70,16 +98,8 @@ impl LeftTables {
     pub fn find(folder: &PinFolder) -> Result<Vec<Self>, Error> {
         let get = [PinFolder::get, PinFolder::get_next];
         let found = get.into_iter().map(|get| {
-            let [Some(cells), Some(buckets), Some(groups)] =
-                [get(folder, CELLS)?, get(folder, BUCKETS)?, get(folder, GROUPS)?]
-            else {
-                return Ok(None);
-            };
-            Ok(Some(Self {
-                cells: SharedArray::open(CELLS, cells.as_fd())?,
-                buckets: SharedArray::open(BUCKETS, buckets.as_fd())?,
-                groups: SharedArray::open(GROUPS, groups.as_fd())?,
-            }))
+            let pinned = Self::NAMES.iter().filter_map(|name| get(folder, name).transpose());
+            Self::of(pinned.collect::<Result<_, _>>()?)
         });
         found.filter_map(Result::transpose).collect()
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 use crate::port::PortError;
 
@@ -12,29 +13,26 @@ const IGNORED_MAX: usize = 512;
 /// One socket for each address, all with one UDP port. None waits.
 #[derive(Debug)]
 pub struct UdpEndpoints {
-    sockets: Vec<(IpAddr, UdpSocket)>,
+    sockets: Vec<(IpAddr, Arc<UdpSocket>)>,
 }
 
 impl UdpEndpoints {
-    /// Binds the addresses; for GTP-U those of the node with port number 2152 (3GPP TS 29.281 clause 4.4.2). What comes in by
-    /// the interfaces of those indexes is not received: where packet sockets are their ports, the kernel has it too.
+    /// Over sockets that are bound to these addresses; for GTP-U those of the node with port number 2152 (3GPP TS 29.281 clause 4.4.2).
+    /// What comes in by the interfaces of those indexes is not received: where packet sockets are their ports, the kernel has it too.
     ///
     /// # Errors
-    /// [`PortError::Sys`]: an address is not ours, or another process has it.
-    pub fn bind(
-        addresses: impl IntoIterator<Item = IpAddr>,
-        udp_port: u16,
+    /// [`PortError::Sys`] when one takes no filter.
+    pub fn of(
+        sockets: impl IntoIterator<Item = (IpAddr, Arc<UdpSocket>)>,
         ignored: &[u32],
     ) -> Result<Self, PortError> {
-        let sockets = addresses.into_iter().map(|address| {
-            let to = SocketAddr::new(address, udp_port);
-            let socket = UdpSocket::bind(to).map_err(PortError::sys(to, "bind(UDP)"))?;
+        let sockets: Vec<_> = sockets.into_iter().collect();
+        for (address, socket) in &sockets {
             ignore_interfaces(socket.as_fd(), ignored)
-                .map_err(PortError::sys(to, "setsockopt(SO_ATTACH_FILTER)"))?;
-            socket.set_nonblocking(true).map_err(PortError::sys(to, "fcntl(O_NONBLOCK)"))?;
-            Ok((address, socket))
-        });
-        Ok(Self { sockets: sockets.collect::<Result<_, _>>()? })
+                .map_err(PortError::sys(address, "setsockopt(SO_ATTACH_FILTER)"))?;
+            socket.set_nonblocking(true).map_err(PortError::sys(address, "fcntl(O_NONBLOCK)"))?;
+        }
+        Ok(Self { sockets })
     }
 
     /// Has from now on the interfaces of these indexes ignored, and no others.
@@ -117,7 +115,8 @@ mod tests {
         let address = IpAddr::from([127, 77, 0, 1]);
         // A port that nobody has: one that the kernel has just given.
         let udp_port = UdpSocket::bind((address, 0)).unwrap().local_addr().unwrap().port();
-        let own = UdpEndpoints::bind([address], udp_port, &[]).unwrap();
+        let own = UdpEndpoints::of([(address, Arc::new(UdpSocket::bind((address, udp_port)).unwrap()))], &[])
+            .unwrap();
         own.send(address, peer.local_addr().unwrap(), b"there").unwrap();
         let mut buffer = [0; 64];
         let (len, from) = peer.recv_from(&mut buffer).unwrap();
