@@ -206,13 +206,19 @@ mod map {
             Pages::Transparent => MemfdFlags::empty(),
         };
         let file = File::from(memfd_create("kaido", MemfdFlags::CLOEXEC | size)?);
-        fallocate(&file, FallocateFlags::empty(), 0, len as u64)?;
-        let region = of_file(file, len, pages)?;
-        if pages == Pages::Transparent {
-            // Large pages for files are off on most machines; asked for by name they are had.
-            // SAFETY: the range was mapped just above. A kernel that cannot refuses, and still serves, more slowly.
-            let _ = unsafe { libc::madvise(region.base.as_ptr().cast(), len, libc::MADV_COLLAPSE) };
+        file.set_len(len as u64)?;
+        let take = |at, len| fallocate(&file, FallocateFlags::empty(), at as u64, len as u64);
+        if pages != Pages::Transparent {
+            take(0, len)?;
+            return of_file(file, len, pages, MapFlags::POPULATE);
         }
+        // Large pages for files are off on most machines; asked for by name they are had, each where a small one is already. To merge
+        // many takes a copy of them.
+        (0..len).step_by(MIB2).try_for_each(|at| take(at, 4096.min(len - at)))?;
+        let region = of_file(file.try_clone()?, len, pages, MapFlags::empty())?;
+        // SAFETY: the range was mapped just above. A kernel that cannot refuses, and still serves, more slowly.
+        let _ = unsafe { libc::madvise(region.base.as_ptr().cast(), len, libc::MADV_COLLAPSE) };
+        take(0, len)?;
         Ok(region)
     }
 
@@ -227,12 +233,12 @@ mod map {
             Ok(MIB2) => Pages::Huge2M,
             _ => Pages::Transparent,
         };
-        of_file(file, len, pages)
+        of_file(file, len, pages, MapFlags::POPULATE)
     }
 
     /// Maps a file from its beginning. Large pages lie at multiples of their size: those of a file of them the kernel puts there
     /// by itself, for others the mapping is made within a reservation.
-    fn of_file(file: File, len: usize, pages: Pages) -> io::Result<Region> {
+    fn of_file(file: File, len: usize, pages: Pages, populate: MapFlags) -> io::Result<Region> {
         let (mapped, at) = match pages {
             Pages::Huge1G | Pages::Huge2M => (None, null_mut()),
             Pages::Transparent => {
@@ -244,7 +250,7 @@ mod map {
             }
         };
         let fixed = if mapped.is_some() { MapFlags::FIXED } else { MapFlags::empty() };
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | populate);
         // SAFETY: the kernel chooses the address, or it lies in the reservation just made, which is longer than `len` by the most
         // that was skipped.
         let base = match unsafe { mmap(at.cast(), len, access, flags | fixed, &file, 0) } {
