@@ -205,7 +205,10 @@ mod map {
             Pages::Huge2M => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
             Pages::Transparent => MemfdFlags::empty(),
         };
-        let file = File::from(memfd_create("kaido", MemfdFlags::CLOEXEC | size)?);
+        let flags = MemfdFlags::CLOEXEC | size;
+        // What a machine may demand (`vm.memfd_noexec`), and kernels before 6.3 do not know.
+        let made = memfd_create("kaido", flags | MemfdFlags::NOEXEC_SEAL);
+        let file = File::from(made.or_else(|_| memfd_create("kaido", flags))?);
         file.set_len(len as u64)?;
         let take = |at, len| fallocate(&file, FallocateFlags::empty(), at as u64, len as u64);
         if pages != Pages::Transparent {
