@@ -298,8 +298,10 @@ impl Takeover {
         let name = format!("UDP socket at {address}");
         let socket = match self.descriptor(&name)? {
             Some(socket) => UdpSocket::from(socket),
-            None => UdpSocket::bind(address)
-                .map_err(|source| TakeoverFault::Descriptor { what: name.clone(), source })?,
+            None => UdpSocket::bind(address).map_err(|source| {
+                let device = address.to_string();
+                PortError::Sys { device, call: "bind(UDP)", source }
+            })?,
         };
         let socket = Arc::new(socket);
         self.keep(&name, &socket);

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use kaido_engine::netlink::Interface;
+use kaido_engine::netlink::{self, Interface};
 use kaido_engine::{Batch, FramePool, FrameSize, Function, KernelPath, Output, PortId};
 use kaido_node::StartFault;
 use kaido_node::config::{Base, PortConfig};
@@ -139,7 +139,6 @@ impl Node {
 
     fn leave(&mut self) -> PortsState {
         let workers = self.workers.take().unwrap();
-        assert!(matches!(self.takeover.states(), Err(TakeoverFault::Sockets(_))), "its ports are open");
         self.ports.leave(&workers.inboxes()).unwrap();
         assert!(workers.stop());
         let states = self.takeover.states().unwrap();
@@ -192,81 +191,153 @@ fn hex(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
+/// The far ends, and the headers by which packets come back to them, by port.
+struct Streams {
+    numbers: Vec<Numbers>,
+    headers: Vec<Vec<u8>>,
+    /// The kernel would refuse what the packet socket has too.
+    _sink: UdpSocket,
+}
+
+impl Streams {
+    /// To ports of [`CONFIG`], or the first of them.
+    fn new(pair: &Pair, ports: usize) -> Self {
+        for link in 0..2 {
+            let own = hex(mac(&format!("ke-a{link}")));
+            pair.far(|| run(&format!("ip neigh replace 10.77.{link}.1 lladdr {own} dev ke-b{link}")));
+        }
+        let headers = |to, from, link: u8| {
+            let packet = v4([10, 77, link, 1], [10, 77, link, 2], 17, &udp(5000, &[0; 4]));
+            eth(to, from, 0x0800, &packet)[..HEADERS].to_vec()
+        };
+        let far = |from: &str, to: &str, at| pair.far(|| Numbers::new(udp_at(from), udp_at(to), at));
+        let mut numbers = vec![far("10.77.0.2:0", "10.77.0.2:5000", "10.77.0.1:2152")];
+        let mut all = vec![headers(pair.far_mac("ke-b0"), mac("ke-a0"), 0)];
+        if ports > 1 {
+            let tap = [2, 0, 0, 0, 0, 9];
+            run(&format!("ip neigh replace 10.77.2.1 lladdr {} dev ke-tap", hex(tap)));
+            numbers.push(far("10.77.1.2:0", "10.77.1.2:5000", "10.77.1.1:2152"));
+            numbers.push(Numbers::new(udp_at("10.77.2.2:0"), udp_at("10.77.2.2:5000"), "10.77.2.1:2152"));
+            all.push(headers(pair.far_mac("ke-b1"), mac("ke-a1"), 1));
+            all.push(headers(mac("ke-tap"), tap, 2));
+        }
+        Self { numbers, headers: all, _sink: udp_at("10.77.1.1:2152") }
+    }
+
+    /// Waits until there are frames to receive into, and the program.
+    fn begin(&self) {
+        eventually("a packet through AF_XDP", || {
+            self.numbers[0].from.send_to(&NONE, self.numbers[0].at).unwrap();
+            self.numbers[0].to.recv(&mut [0; 64]).ok()
+        });
+    }
+
+    fn send(&mut self) {
+        self.numbers.iter_mut().for_each(Numbers::send);
+    }
+
+    fn check(&mut self) {
+        eventually("all packets", || {
+            // Not `all`: each is read.
+            let whole = self.numbers.iter_mut().filter_map(|of| of.take().then_some(())).count();
+            (whole == self.numbers.len()).then_some(())
+        });
+    }
+}
+
+/// Has nodes of a configuration take over from each other while packets come.
+fn take_over(pair: &Pair, config: &str) {
+    let mut node = open(config, Takeover::default()).unwrap();
+    let mut streams = Streams::new(pair, node.base.ports.len());
+    node.headers.clone_from(&streams.headers);
+    node.start();
+    node.ports.attach().unwrap();
+    streams.begin();
+    // The program of the first stays: whose turn it is to work the sockets is nothing to it.
+    let mut first = None;
+    for round in 0..ROUNDS {
+        streams.send();
+        let (offer, descriptors) = node.offer();
+        let mut next = open(config, Takeover::of(offer, descriptors).unwrap()).unwrap();
+        next.headers.clone_from(&streams.headers);
+        assert!(matches!(node.takeover.states(), Err(TakeoverFault::Sockets(_))), "its ports are open");
+        let state = node.leave();
+        streams.send();
+        if round % 3 == 0 {
+            // It fails: the node goes on.
+            drop(next);
+            node.reopen();
+        } else {
+            next.takeover.take_in(state).unwrap();
+            next.reopen();
+            first.get_or_insert(std::mem::replace(&mut node, next));
+        }
+        streams.send();
+        streams.check();
+    }
+    let held = node.leave().frames();
+    assert_eq!(held + node.pool.free_frames(), FRAMES as usize);
+}
+
 #[test]
 fn a_node_takes_over_from_another_without_loss() {
     if !is_root("a_node_takes_over_from_another_without_loss") {
         return;
     }
     Pair::run(2, 1500, |pair| {
-        let mut node = open(CONFIG, Takeover::default()).unwrap();
-        let tap = [2, 0, 0, 0, 0, 9];
-        run(&format!("ip neigh replace 10.77.2.1 lladdr {} dev ke-tap", hex(tap)));
-        for link in 0..2 {
-            let own = hex(mac(&format!("ke-a{link}")));
-            pair.far(|| run(&format!("ip neigh replace 10.77.{link}.1 lladdr {own} dev ke-b{link}")));
-        }
-        let headers = |to, from, link: u8| {
-            eth(to, from, 0x0800, &v4([10, 77, link, 1], [10, 77, link, 2], 17, &udp(5000, &[0; 4])))
-                [..HEADERS]
-                .to_vec()
-        };
-        let all = vec![
-            headers(pair.far_mac("ke-b0"), mac("ke-a0"), 0),
-            headers(pair.far_mac("ke-b1"), mac("ke-a1"), 1),
-            headers(mac("ke-tap"), tap, 2),
-        ];
-        // The kernel would refuse what the packet socket has too.
-        let _sink = udp_at("10.77.1.1:2152");
-        let mut numbers = [
-            pair.far(|| Numbers::new(udp_at("10.77.0.2:0"), udp_at("10.77.0.2:5000"), "10.77.0.1:2152")),
-            pair.far(|| Numbers::new(udp_at("10.77.1.2:0"), udp_at("10.77.1.2:5000"), "10.77.1.1:2152")),
-            Numbers::new(udp_at("10.77.2.2:0"), udp_at("10.77.2.2:5000"), "10.77.2.1:2152"),
-        ];
-        node.headers.clone_from(&all);
-        node.start();
-        node.ports.attach().unwrap();
-        let before = kaido_engine::netlink::interface("ke-tap").unwrap();
-        // Until frames to receive into are there, and the program.
-        eventually("a packet through AF_XDP", || {
-            numbers[0].from.send_to(&NONE, numbers[0].at).unwrap();
-            numbers[0].to.recv(&mut [0; 64]).ok()
+        take_over(pair, CONFIG);
+        assert!(netlink::interface("ke-tap").is_err(), "its last descriptor is gone");
+    });
+}
+
+#[test]
+fn workers_that_share_a_queue_take_it_over_without_loss() {
+    if is_root("workers_that_share_a_queue_take_it_over_without_loss") {
+        Pair::run(2, 1500, |pair| {
+            let first = CONFIG.split("[[port]]").take(2).collect::<Vec<_>>().join("[[port]]");
+            let shared = "workers = 2\nqueue_mode = \"shared-ordered\"";
+            take_over(pair, &first.replace("workers = 1", shared));
         });
-        // The program of the first stays: whose turn it is to work the sockets is nothing to it.
-        let mut first = None;
-        for round in 0..ROUNDS {
-            numbers.iter_mut().for_each(Numbers::send);
-            let (offer, descriptors) = node.offer();
-            let mut next = open(CONFIG, Takeover::of(offer, descriptors).unwrap()).unwrap();
-            next.headers.clone_from(&all);
-            let state = node.leave();
-            numbers.iter_mut().for_each(Numbers::send);
-            if round % 3 == 0 {
-                // It fails: the node goes on.
-                drop(next);
-                node.reopen();
-            } else {
-                next.takeover.take_in(state).unwrap();
-                next.reopen();
-                first.get_or_insert(std::mem::replace(&mut node, next));
+    }
+}
+
+#[test]
+fn a_device_behind_a_vlan_stays_as_it_is() {
+    if !is_root("a_device_behind_a_vlan_stays_as_it_is") {
+        return;
+    }
+    Pair::run(2, 1500, |_| {
+        for driver in ["af_xdp", "af_packet"] {
+            let config = CONFIG.split("[[port]]").take(2).collect::<Vec<_>>().join("[[port]]");
+            let config = config.replace("driver = \"af_xdp\"", &format!("driver = \"{driver}\"\nvlan = 100"));
+            let mut node = open(&config, Takeover::default()).unwrap();
+            node.headers = vec![vec![0; HEADERS]; 2];
+            node.start();
+            run("ip addr add 10.99.0.1/24 dev n3.100");
+            let before = netlink::interface("n3.100").unwrap();
+            for round in 0..4 {
+                let (offer, descriptors) = node.offer();
+                let mut next = open(&config, Takeover::of(offer, descriptors).unwrap()).unwrap();
+                next.headers.clone_from(&node.headers);
+                let state = node.leave();
+                if round % 2 == 0 {
+                    drop(next);
+                    node.reopen();
+                } else {
+                    next.takeover.take_in(state).unwrap();
+                    next.reopen();
+                    node = next;
+                }
+                let now = netlink::interface("n3.100").unwrap();
+                assert_eq!((now.ifindex, now.mac, now.up), (before.ifindex, before.mac, before.up));
+                assert!(
+                    now.addresses.iter().any(|found| found.address == std::net::IpAddr::from([10, 99, 0, 1]))
+                );
             }
-            numbers.iter_mut().for_each(Numbers::send);
-            eventually("all packets", || {
-                // Not `all`: each is read.
-                let whole = numbers.iter_mut().filter_map(|of| of.take().then_some(())).count();
-                (whole == numbers.len()).then_some(())
-            });
+            node.leave();
+            drop(node);
+            assert!(netlink::interface("n3.100").is_err(), "its last descriptor is gone");
         }
-        let after = kaido_engine::netlink::interface("ke-tap").unwrap();
-        assert_eq!(
-            (before.ifindex, before.mac, before.addresses),
-            (after.ifindex, after.mac, after.addresses)
-        );
-        node.leave();
-        let (pool, takeover) = (node.pool, node.takeover.clone());
-        let held: usize = takeover.states().unwrap().frames();
-        assert_eq!(held + pool.free_frames(), FRAMES as usize);
-        drop((node, takeover, first));
-        assert!(kaido_engine::netlink::interface("ke-tap").is_err(), "its last descriptor is gone");
     });
 }
 
