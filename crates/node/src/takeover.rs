@@ -388,6 +388,13 @@ impl Takeover {
         Ok(PortsState(states))
     }
 
+    /// Frames that neither lie in the pool nor are the kernel's by that state: somebody has them, such as packets that wait for
+    /// something. Before another process takes the state in they are to be dropped, as it uses all frames but the kernel's.
+    pub fn frames_in_use(&self, state: &PortsState) -> usize {
+        let pool = self.lock().pool.filter(|pool| pool.descriptor().is_some());
+        pool.map_or(0, |pool| pool.frames().saturating_sub(pool.free_frames() + state.frames()))
+    }
+
     /// Takes over what another process offered, once its ports are closed and these are their states. From here on it is this
     /// node's; its functions [reopen](crate::ports::OpenPorts::reopen) their ports.
     ///

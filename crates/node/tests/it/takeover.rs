@@ -1,8 +1,10 @@
 //! A node's ports that another takes over, or that goes on itself, while packets come: one of each driver, with workers.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use kaido_engine::netlink::{self, Interface};
@@ -142,6 +144,10 @@ impl Node {
         self.ports.leave(&workers.inboxes()).unwrap();
         assert!(workers.stop());
         let states = self.takeover.states().unwrap();
+        assert_eq!(self.takeover.frames_in_use(&states), 0);
+        let frame = self.pool.allocate();
+        assert_eq!(self.takeover.frames_in_use(&states), frame.iter().count());
+        drop(frame);
         serde_json::from_str(&serde_json::to_string(&states).unwrap()).unwrap()
     }
 
@@ -275,8 +281,8 @@ fn take_over(pair: &Pair, config: &str) {
         streams.send();
         streams.check();
     }
-    let held = node.leave().frames();
-    assert_eq!(held + node.pool.free_frames(), FRAMES as usize);
+    let state = node.leave();
+    assert_eq!(state.frames() + node.pool.free_frames(), FRAMES as usize);
 }
 
 #[test]
@@ -286,6 +292,92 @@ fn a_node_takes_over_from_another_without_loss() {
     }
     Pair::run(2, 1500, |pair| {
         take_over(pair, CONFIG);
+        assert!(netlink::interface("ke-tap").is_err(), "its last descriptor is gone");
+    });
+}
+
+/// What the other process is given: descriptors and an offer.
+const OFFER: &str = "KAIDO_TEST_OFFER";
+
+/// Says something from the other process to the first.
+fn say(what: &str) {
+    println!("takeover: {what}");
+}
+
+/// Waits for what the other process says.
+fn hear(from: &mut impl BufRead) -> String {
+    let mut lines = from.lines().map_while(Result::ok);
+    let said = lines.find_map(|line| line.strip_prefix("takeover: ").map(str::to_owned));
+    said.expect("the other process has ended")
+}
+
+/// The other process: takes over, and runs until it is told to end.
+fn other_process(given: &str) {
+    let (numbers, given) = given.split_once(' ').unwrap();
+    let (offer, headers) = serde_json::from_str(given).unwrap();
+    let own = |number: &str| {
+        // SAFETY: inherited for this, and nobody else's here.
+        unsafe { OwnedFd::from_raw_fd(number.parse().unwrap()) }
+    };
+    let descriptors = numbers.split(',').map(own).collect();
+    let mut node = open(CONFIG, Takeover::of(offer, descriptors).unwrap()).unwrap();
+    node.headers = headers;
+    say("open");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).unwrap();
+    node.takeover.take_in(serde_json::from_str(&line).unwrap()).unwrap();
+    node.reopen();
+    say("running");
+    io::stdin().read_line(&mut line).unwrap();
+    let held = node.leave().frames();
+    say(&(held + node.pool.free_frames()).to_string());
+}
+
+#[test]
+fn another_process_takes_over_without_loss() {
+    if let Ok(given) = std::env::var(OFFER) {
+        return other_process(&given);
+    }
+    if !is_root("another_process_takes_over_without_loss") {
+        return;
+    }
+    Pair::run(2, 1500, |pair| {
+        let mut node = open(CONFIG, Takeover::default()).unwrap();
+        let mut streams = Streams::new(pair, 3);
+        node.headers.clone_from(&streams.headers);
+        node.start();
+        node.ports.attach().unwrap();
+        streams.begin();
+        streams.send();
+        let (offer, descriptors) = node.offer();
+        let given = serde_json::to_string(&(offer, &streams.headers)).unwrap();
+        let inherited = descriptors.iter().map(|fd| {
+            rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).unwrap();
+            fd.as_raw_fd().to_string()
+        });
+        let numbers = inherited.collect::<Vec<_>>().join(",");
+        let mut other = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "takeover::another_process_takes_over_without_loss"])
+            .env(OFFER, format!("{numbers} {given}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut to, mut from) = (other.stdin.take().unwrap(), BufReader::new(other.stdout.take().unwrap()));
+        assert_eq!(hear(&mut from), "open");
+        drop(descriptors);
+        let state = node.leave();
+        // Nothing of the ports is left here but the program that gives the sockets their packets.
+        let _programs = node.ports.programs().clone();
+        drop(node);
+        streams.send();
+        writeln!(to, "{}", serde_json::to_string(&state).unwrap()).unwrap();
+        assert_eq!(hear(&mut from), "running");
+        streams.send();
+        streams.check();
+        writeln!(to).unwrap();
+        assert_eq!(hear(&mut from), FRAMES.to_string());
+        assert!(other.wait().unwrap().success());
         assert!(netlink::interface("ke-tap").is_err(), "its last descriptor is gone");
     });
 }
