@@ -8,13 +8,18 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from conftest import Attach
-from rig.net import FAR, UE_IPV4, UE_IPV6, NetError, Topology, run, wait_until
+from rig.flow import flow
+from rig.gre import LEFT, RIGHT, Remover, Wire
+from rig.net import FAR, UE_IPV4, UE_IPV6, Namespace, NetError, Topology, run, wait_until
 from rig.node import Node
 from test_durability import sessions
+from test_gre import DATAPATHS
+from test_vxlan import HOST_INNER, PEER_INNER, Endpoint, Segment, answers
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
@@ -187,3 +192,58 @@ def test_what_cannot_be_handed_over_is_said(binary: Path, net: Topology, tmp_pat
     assert code == 1
     assert 'store.durability = "off"' in said
     node.stop()
+
+
+#: Datagrams of a stream that goes on while processes change.
+STREAM = 2500
+
+
+def stream(sender: Namespace, source: str, receiver: Namespace, destination: str, node: Node) -> None:
+    """Send a stream, while a program takes over three times: none is lost, and none overtakes."""
+    with ThreadPoolExecutor(1) as beside:
+        flowing = beside.submit(flow, sender, source, receiver, destination, STREAM, 200)
+        for _ in range(3):
+            code, said = upgrade(node)
+            assert code == 0, said + node.log.read_text()
+        assert not flowing.done(), "it flowed all the while"
+        assert flowing.result() == list(range(STREAM))
+
+
+@pytest.mark.parametrize("datapath", DATAPATHS)
+def test_a_header_remover_goes_on(binary: Path, tmp_path: Path, ends: list[Node], datapath: str) -> None:
+    """With packet sockets, AF_XDP, and programs that do the work; metrics are answered on."""
+    driver, what, attach = DATAPATHS[datapath]
+    with Wire(f"ku{os.getpid()}-") as wire:
+        node = Remover(binary, wire.node, tmp_path, driver, datapath=what, attach=attach)
+        node.start()
+        ends.append(node)
+        assert wire.left.pings(RIGHT[4])
+        stream(wire.left, LEFT[4], wire.right, RIGHT[4], node)
+        assert wire.right.pings(LEFT[6])
+        assert node.reasons() == {}
+
+
+def test_functions_of_one_process_go_on_together(binary: Path, tmp_path: Path, ends: list[Node]) -> None:
+    """A VXLAN endpoint and a GRE header remover: the new process has all ports, or none."""
+    gre = "\n".join(
+        f'[[port]]\nname = "{name}"\nfunction = "gre"\ndriver = "af_xdp"\n'
+        f'interface = "{name}"\npeer_port = "{other}"'
+        for name, other in (("k0", "k1"), ("k1", "k0"))
+    )
+    with Segment(f"kw{os.getpid()}-") as net:
+        node = Endpoint(
+            binary,
+            net.node,
+            tmp_path,
+            "af_xdp",
+            functions='["vxlan", "gre"]',
+            own='function = "vxlan"\n',
+            more=gre,
+        )
+        node.start()
+        ends.append(node)
+        net.vxlan(4)
+        answers(net.host, PEER_INNER)
+        answers(net.spaces["left"], "192.0.3.2")
+        stream(net.host, HOST_INNER, net.peer, PEER_INNER, node)
+        stream(net.spaces["left"], "192.0.3.1", net.spaces["right"], "192.0.3.2", node)

@@ -216,9 +216,7 @@ impl Node {
         match &self.before {
             // From here on the other process ends: it tells the service manager.
             Some(before) => {
-                if let Err(error) = before.run() {
-                    return (Err(error), started);
-                }
+                before.run();
                 control.server.take(&self.socket);
             }
             None => notify(&[sd_notify::NotifyState::Ready]),

@@ -112,9 +112,11 @@ impl Before {
         Ok(())
     }
 
-    /// All functions run: the old node may end.
-    pub(crate) fn run(&self) -> miette::Result<()> {
-        self.lock().channel.send(&FromNew::Runs, &[]).into_diagnostic()
+    /// All functions run: the old node may end, unless it has already.
+    pub(crate) fn run(&self) {
+        if let Err(error) = self.lock().channel.send(&FromNew::Runs, &[]) {
+            tracing::warn!(%error, "the node that was taken over has ended before it was told to");
+        }
     }
 
     /// Says why this node does not take over.
