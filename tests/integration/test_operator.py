@@ -95,16 +95,6 @@ def test_pfcp_whose_first_fragment_comes_last_arrives(
     assert node.stop() == 0
 
 
-def test_a_hangup_ends_the_node_in_order(node: Node, attach: Attach) -> None:
-    """SIGHUP is an end like SIGTERM, and the log says that there is no reload."""
-    sim = attach("--ues 5")
-    assert node.stop(signal.SIGHUP) == 0
-    wait_until(sim.ended, "the control plane has released")
-    log = node.log.read_text()
-    assert "SIGHUP: the node stops in order" in log
-    assert log.rstrip().endswith("the node has stopped")
-
-
 def test_a_hangup_that_is_ignored_stays_ignored(binary: Path, net: Topology, tmp_path: Path) -> None:
     """`nohup kaido run` outlives its terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

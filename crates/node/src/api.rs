@@ -29,11 +29,48 @@ pub enum Question {
     },
     /// How that is.
     UpgradeState,
+    /// The configuration is to be read again.
+    Reload {
+        /// Only what would become of it is asked.
+        #[serde(default)]
+        dry_run: bool,
+    },
 }
 
 impl Question {
     /// Values of `ask`.
-    pub const NAMES: [&'static str; 5] = ["status", "drops", "trace", "upgrade", "upgrade_state"];
+    pub const NAMES: [&'static str; 6] = ["status", "drops", "trace", "upgrade", "upgrade_state", "reload"];
+}
+
+/// What differs between the configuration in force and the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Field by field.
+    pub fields: Vec<ReloadedField>,
+    /// Whether the file is in force now.
+    pub taken: bool,
+}
+
+/// A field that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadedField {
+    /// Its path.
+    pub field: String,
+    /// What is in force; none where the file did not say it.
+    pub before: Option<String>,
+    /// What the file says.
+    pub now: Option<String>,
+    /// Why it cannot change while the node runs.
+    pub refused: Option<String>,
+}
+
+/// When the configuration was read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastReload {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// Why it was not taken.
+    pub refused: Option<String>,
 }
 
 /// How it is with another process that is to take over.
@@ -73,6 +110,8 @@ pub enum Answer {
     TraceEnded,
     /// To [`Question::Upgrade`] and [`Question::UpgradeState`].
     Upgrade(UpgradeState),
+    /// To [`Question::Reload`].
+    Reloaded(Reloaded),
     /// The question was not understood.
     Error {
         /// Why.
@@ -92,6 +131,9 @@ pub struct Status {
     /// Its process.
     #[serde(default)]
     pub pid: u32,
+    /// When it has read its configuration again.
+    #[serde(default)]
+    pub reload: Option<LastReload>,
     /// Seconds since it started.
     pub uptime_s: u64,
     /// How many workers there are.

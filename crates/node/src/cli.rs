@@ -9,6 +9,7 @@ use crate::config::DEFAULT_SOCKET;
 use crate::file::{self, Config};
 use crate::function::NetworkFunction;
 use crate::metrics;
+use crate::reload::Reloader;
 use crate::show::{self, ControlTarget};
 
 // No doc comment: it would describe the whole command line.
@@ -61,6 +62,14 @@ enum NodeCommand {
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
+    /// Have a running node read its configuration again: what can change without a restart does, all of it or nothing.
+    Reload {
+        #[command(flatten)]
+        at: ControlTarget,
+        /// Only say what differs, and whether it could change.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Print the configuration reference as Markdown.
     Reference {
         /// The metrics that `metrics.listen` offers, instead.
@@ -85,8 +94,9 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
         let flow = || matches.subcommand().and_then(|(_, given)| show::flow_of(given, functions));
         match NodeCommand::from_arg_matches(matches).into_diagnostic()? {
             NodeCommand::Run { config } => {
-                let read = Config::read(&config, functions).map_err(Report::from);
-                crate::run(&read.inspect_err(crate::upgrade::fail)?)
+                let read = Config::read_with_text(&config, functions).map_err(Report::from);
+                let (read, text) = read.inspect_err(crate::upgrade::fail)?;
+                crate::run::run(&read, Reloader::new(&config, text, functions).into_diagnostic()?)
             }
             NodeCommand::Check { config } => {
                 let read = Config::read(&config, functions)?;
@@ -98,6 +108,7 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             NodeCommand::Show { function, at } => show_function(&function, &at, functions),
             NodeCommand::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
+            NodeCommand::Reload { at, dry_run } => show::reload(&at.socket, at.json, dry_run),
             NodeCommand::Upgrade { at, program } => show::upgrade(&at.socket, at.json, program),
             NodeCommand::Reference { metrics } => {
                 print!("{}", if metrics { metrics_table(functions) } else { file::reference(functions) });

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use kaido_engine::{FramePool, WorkerCounters};
@@ -15,7 +16,8 @@ use super::server::Server;
 use super::upgrade::Leaving;
 use super::view::{FunctionStatus, reply};
 use super::{shown, workers};
-use crate::api::{self, Answer, Question, TraceOf, TraceQuestion};
+use crate::api::{self, Answer, LastReload, Question, Reloaded, ReloadedField, TraceOf, TraceQuestion};
+use crate::reload::Reloader;
 
 /// Longest wait for a question: how soon the end of a function is noticed.
 const PACE_NS: i64 = 50_000_000;
@@ -41,7 +43,7 @@ impl FunctionPeer {
         self.ask(move |view| view.status(by_workers))
     }
 
-    fn ask<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn super::view::FunctionView) -> T + Send + 'static,
     ) -> Result<T, String> {
@@ -52,16 +54,19 @@ impl FunctionPeer {
 }
 
 /// What the node answers from.
-pub(crate) struct Control {
+pub(crate) struct Control<'c> {
     pub server: Server,
     pub node_id: String,
     pub started: Instant,
     pub pool: &'static FramePool,
     pub functions: Vec<FunctionPeer>,
     pub leaving: Leaving,
+    pub reloader: Reloader<'c>,
+    /// Set when the configuration is to be read again.
+    pub hung_up: Arc<AtomicBool>,
 }
 
-impl Control {
+impl Control<'_> {
     /// Waits for questions, or for `wake`, and answers them.
     pub(crate) fn turn(&mut self, wake: &OwnedFd) {
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: PACE_NS };
@@ -70,23 +75,59 @@ impl Control {
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
         drain(wake);
-        let Self { server, node_id, started, pool, functions, leaving } = self;
-        let node = NodeView { node_id, started: *started, pool, functions, leaving };
+        let Self { server, node_id, started, pool, functions, leaving, reloader, hung_up } = self;
+        let mut node = NodeView { node_id, started: *started, pool, functions, leaving, reloader };
+        if hung_up.swap(false, Ordering::Relaxed) {
+            node.hang_up();
+        }
         server.serve(|question| node.answer(&question));
     }
 }
 
 /// What one question is answered from.
-struct NodeView<'c> {
+struct NodeView<'c, 'r> {
     node_id: &'c str,
     started: Instant,
     pool: &'static FramePool,
     functions: &'c [FunctionPeer],
     leaving: &'c Leaving,
+    reloader: &'c mut Reloader<'r>,
 }
 
-impl NodeView<'_> {
-    fn answer(&self, question: &Value) -> Value {
+impl NodeView<'_, '_> {
+    /// SIGHUP has come.
+    fn hang_up(&mut self) {
+        match self.reload(false) {
+            Ok(Reloaded { fields, taken }) => {
+                for ReloadedField { field, before, now, refused } in fields {
+                    let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
+                    match refused {
+                        None => tracing::info!(field, before, now, "the configuration differs"),
+                        Some(why) => {
+                            tracing::warn!(field, before, now, why, "the configuration cannot change");
+                        }
+                    }
+                }
+                if taken {
+                    tracing::info!("SIGHUP: the configuration was read again, and is in force");
+                } else {
+                    tracing::warn!("SIGHUP: the configuration was read again; nothing has changed");
+                }
+            }
+            Err(why) => {
+                tracing::error!(%why, "SIGHUP: the configuration cannot be read; nothing has changed");
+            }
+        }
+    }
+
+    fn reload(&mut self, dry_run: bool) -> Result<Reloaded, String> {
+        if self.leaving.is_busy() {
+            return Err("another process is about to take over".to_owned());
+        }
+        self.reloader.reload(dry_run, self.functions)
+    }
+
+    fn answer(&mut self, question: &Value) -> Value {
         let answer = match serde_json::from_value(question.clone()) {
             Ok(Question::Status) => self.status().map(|status| Answer::Status(Box::new(status))),
             Ok(Question::Drops) => self.drops().map(|drops| Answer::Drops { drops }),
@@ -94,6 +135,7 @@ impl NodeView<'_> {
             Ok(Question::Upgrade { program }) => {
                 self.leaving.begin(program).map(|()| Answer::Upgrade(self.leaving.shown()))
             }
+            Ok(Question::Reload { dry_run }) => self.reload(dry_run).map(Answer::Reloaded),
             Ok(Question::UpgradeState) => Ok(Answer::Upgrade(self.leaving.shown())),
             // It may be a question to a function, which knows its own.
             Err(error) => match self.answer_of_function(question) {
@@ -167,6 +209,7 @@ impl NodeView<'_> {
             function: names.join(", "),
             node_id: self.node_id.to_owned(),
             pid: std::process::id(),
+            reload: self.reloader.counts().last().map(|(at, refused)| LastReload { at, refused }),
             uptime_s: self.started.elapsed().as_secs(),
             workers: per_worker.len(),
             frame_pages: self.pool.pages().to_string(),

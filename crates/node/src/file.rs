@@ -35,12 +35,23 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn read(path: &Path, functions: &[&dyn NetworkFunction]) -> Result<Self, ConfigFault> {
+        Self::read_with_text(path, functions).map(|(config, _)| config)
+    }
+
+    /// As [`Config::read`], with the text of the file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_with_text(
+        path: &Path,
+        functions: &[&dyn NetworkFunction],
+    ) -> Result<(Self, String), ConfigFault> {
         let text = std::fs::read_to_string(path).map_err(|error| ConfigFault::Unreadable {
             path: path.to_owned(),
             error,
             described: "`kaido reference`",
         })?;
-        Self::parse(path, text, functions)
+        Ok((Self::parse(path, text.clone(), functions)?, text))
     }
 
     /// Checks the text of a file.

@@ -9,6 +9,7 @@
 //!     └─ questions of the control socket, answered between two turns
 //! ```
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -107,7 +108,7 @@ pub trait NetworkFunction: Sync {
 }
 
 /// A function with its part of a configuration.
-pub trait ConfiguredFunction: Send + Sync {
+pub trait ConfiguredFunction: Any + Send + Sync {
     /// What the file has for it.
     fn schema(&self) -> FunctionSchema;
 
@@ -139,6 +140,11 @@ pub trait ConfiguredFunction: Send + Sync {
     /// whether AF_XDP would copy its packets; none where that is not known.
     fn advise_datapath(&self, _copies: &[Option<bool>], _frames: u64) -> Option<DatapathAdvice> {
         None
+    }
+
+    /// Fields, as `pfcp.allow`, that [`FunctionView::reload`] can change; none that lists of tables have, but for all of the list.
+    fn changeable(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Runs until the node is to stop.

@@ -31,6 +31,7 @@ pub mod port_trace;
 pub mod ports;
 mod questions;
 mod queues;
+mod reload;
 mod run;
 mod server;
 pub mod show;
@@ -46,6 +47,5 @@ pub mod worker_set;
 mod workers;
 
 pub use queues::Plan;
-pub use run::run;
 pub use start_fault::StartFault;
 pub use upgrade::Stage;

@@ -1,23 +1,52 @@
 //! What the node says of itself: its log, and to a service manager.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+use tracing_subscriber::EnvFilter;
 
 use crate::config::{Base, LogFormat};
 
 /// Starts the log, as the configuration says.
 pub(crate) fn start_log(base: &Base) {
     // The configuration was checked: a filter that does not parse does not come here.
-    let filter = tracing_subscriber::EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
+    let filter = EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(is_coloured())
         .with_writer(std::io::stderr);
     let started = match base.log.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => {
+            let builder = builder.with_filter_reloading();
+            let filter = builder.reload_handle();
+            builder.try_init().map(|()| remember(move |level| filter.reload(level).is_ok()))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let filter = builder.reload_handle();
+            builder.try_init().map(|()| remember(move |level| filter.reload(level).is_ok()))
+        }
     };
     if started.is_err() {
         eprintln!("a log was started before; its settings stay");
+    }
+}
+
+/// Has what is logged be another from then on; whether it is.
+type SetLevel = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
+
+static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
+
+fn remember(set: impl Fn(EnvFilter) -> bool + Send + Sync + 'static) {
+    // There is one log.
+    let _ = SET_LEVEL.set(Box::new(set));
+}
+
+/// Logs from here on what another configuration asks for.
+pub(crate) fn set_level(base: &Base) {
+    let filter = EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
+    if SET_LEVEL.get().is_none_or(|set| !set(filter)) {
+        tracing::warn!("the level of the log stays: another program has started the log");
     }
 }
 
@@ -35,11 +64,7 @@ pub(crate) fn notify(state: &[sd_notify::NotifyState<'_>]) {
 
 /// Says why the node stops.
 pub(crate) fn log_stop() {
-    match crate::signals::received() {
-        Some("SIGHUP") => tracing::warn!(
-            "SIGHUP: the node stops in order; it cannot reload its configuration, start it again with the new one"
-        ),
-        Some(signal) => tracing::info!("{signal}: the node stops"),
-        None => {}
+    if let Some(signal) = crate::signals::received() {
+        tracing::info!("{signal}: the node stops");
     }
 }

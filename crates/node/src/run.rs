@@ -26,8 +26,9 @@ use crate::function::{ConfiguredFunction, FunctionContext, Running};
 use crate::log::{log_stop, notify, start_log};
 use crate::metrics::{Exporter, Figures, FunctionFigures};
 use crate::questions::{QuestionSender, questions};
+use crate::reload::Reloader;
 use crate::server::Server;
-use crate::signals::stop_flag;
+use crate::signals::{hangup_flag, stop_flag};
 use crate::start_fault::StartFault;
 use crate::takeover::Takeover;
 use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, Upgrade};
@@ -36,11 +37,12 @@ use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, Upgrade};
 ///
 /// # Errors
 /// What kept the node from starting, or that a worker died.
-pub fn run(config: &Config) -> miette::Result<()> {
+pub(crate) fn run(config: &Config, reloader: Reloader<'_>) -> miette::Result<()> {
     start_log(&config.base);
     let stop = stop_flag()?;
     let before = Before::find(config.functions.len(), &stop)?.map(Arc::new);
-    let ended = Node::open(config, stop, before.clone()).and_then(|node| node.run(&config.functions));
+    let ended =
+        Node::open(config, stop, before.clone()).and_then(|node| node.run(&config.functions, reloader));
     if let (Some(before), Err(why)) = (before, &ended) {
         before.fail(why);
     }
@@ -114,7 +116,11 @@ impl Node {
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
-    fn run(self, functions: &[Box<dyn ConfiguredFunction>]) -> miette::Result<AfterRun> {
+    fn run(
+        self,
+        functions: &[Box<dyn ConfiguredFunction>],
+        reloader: Reloader<'_>,
+    ) -> miette::Result<AfterRun> {
         // Written to by a function that ends.
         let ended = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).into_diagnostic()?;
         std::thread::scope(|scope| {
@@ -128,7 +134,7 @@ impl Node {
                 }
                 first_worker = first_worker.saturating_add(*function.base().node.workers.get_ref());
             }
-            let (served, started) = self.serve(started, &ended);
+            let (served, started) = self.serve(started, &ended, reloader);
             let (served, next) = served.map_or_else(|why| (Err(why), AfterRun::Ends), |next| (Ok(()), next));
             end(started, &stop, served).map(|()| next)
         })
@@ -180,6 +186,7 @@ impl Node {
         self,
         started: Vec<Started<'s>>,
         ended: &OwnedFd,
+        reloader: Reloader<'_>,
     ) -> (miette::Result<AfterRun>, Vec<Started<'s>>) {
         let mut running = Vec::new();
         for function in &started {
@@ -197,10 +204,14 @@ impl Node {
         let of_functions = started.iter().zip(running);
         let of_functions =
             of_functions.map(|(of, running)| FunctionFigures::new(of.name, of.first_worker, running));
-        let figures = Figures::new(node_id.clone(), self.pool, of_functions.collect());
+        let figures = Figures::new(node_id.clone(), self.pool, of_functions.collect(), reloader.counts());
         let exporter = self.scraped.map(|endpoint| Exporter::start(endpoint, figures, health)).transpose();
         let exporter = match exporter.into_diagnostic().wrap_err("cannot start the metrics thread") {
             Ok(exporter) => exporter,
+            Err(error) => return (Err(error), started),
+        };
+        let hung_up = match hangup_flag() {
+            Ok(flag) => flag,
             Err(error) => return (Err(error), started),
         };
         let hand_overs = started.iter().map(|of| of.hand_over.clone()).collect();
@@ -212,6 +223,8 @@ impl Node {
             pool: self.pool,
             functions: peers,
             leaving: leaving.clone(),
+            reloader,
+            hung_up,
         };
         match &self.before {
             // From here on the other process ends: it tells the service manager.

@@ -13,21 +13,32 @@ const BROKEN_PIPE: i32 = 128 + SIGPIPE;
 /// The signal that came last, by its number.
 static RECEIVED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Set by SIGINT and SIGTERM; by SIGHUP too, unless who started us has it ignored (`nohup`).
+/// Set by SIGHUP, unless who started us has it ignored (`nohup`).
+///
+/// # Errors
+/// When the system takes no handlers.
+pub fn hangup_flag() -> miette::Result<Arc<AtomicBool>> {
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if !is_ignored(SIGHUP) {
+        flag::register(SIGHUP, hung_up.clone()).into_diagnostic().wrap_err("a handler of SIGHUP")?;
+    }
+    Ok(hung_up)
+}
+
+/// Set by SIGINT and SIGTERM.
 ///
 /// # Errors
 /// When the system takes no handlers.
 pub fn stop_flag() -> miette::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let received = RECEIVED.get_or_init(Arc::default);
-    let hangs_up = !is_ignored(SIGHUP);
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangs_up.then_some(SIGHUP)) {
+    for signal in [SIGINT, SIGTERM] {
         let number = usize::try_from(signal).unwrap_or(0);
         // In this order they act: who sees the flag finds the number.
         flag::register_usize(signal, received.clone(), number)
             .and_then(|_| flag::register(signal, stop.clone()))
             .into_diagnostic()
-            .wrap_err("handlers of SIGINT, SIGTERM and SIGHUP")?;
+            .wrap_err("handlers of SIGINT and SIGTERM")?;
     }
     Ok(stop)
 }
@@ -35,7 +46,7 @@ pub fn stop_flag() -> miette::Result<Arc<AtomicBool>> {
 /// The name of the signal that set a flag, once one has.
 pub fn received() -> Option<&'static str> {
     let number = RECEIVED.get()?.load(Ordering::Relaxed);
-    let names = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
+    let names = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")];
     names.into_iter().find(|&(signal, _)| usize::try_from(signal) == Ok(number)).map(|(_, name)| name)
 }
 

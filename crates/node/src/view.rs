@@ -1,5 +1,7 @@
 //! The control side of a running function: what it answers, between two turns of its control loop.
 
+use std::any::Any;
+
 use kaido_engine::PortTotals;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,6 +44,10 @@ pub trait FunctionView {
 
     /// The answer to a question about traces.
     fn trace(&mut self, question: TraceQuestion) -> Answer;
+
+    /// Takes what [can change](crate::function::ConfiguredFunction::changeable) of another configuration, which is of the same type
+    /// as that with which the function was started. It cannot fail.
+    fn reload(&mut self, _config: &dyn Any) {}
 
     /// Is called in each turn of [`ControlLoop::run`](crate::function::ControlLoop::run).
     fn turn(&mut self) {}

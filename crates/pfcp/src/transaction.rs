@@ -121,6 +121,11 @@ impl<T> Outgoing<T> {
         Self { timing, limit, next_sequence: 1, pending: KeyedMap::default(), timers: BTreeSet::new() }
     }
 
+    /// Sends requests from here on by other times.
+    pub(crate) fn set_timing(&mut self, timing: Retransmission) {
+        self.timing = timing;
+    }
+
     /// Begins at a number that an earlier life of this node, which may have ended within this second, did
     /// not begin at: else its peers would take the same requests for repetitions.
     pub(crate) fn starting(mut self, started: SystemTime) -> Self {
@@ -308,6 +313,11 @@ impl AnswerCache {
         let keep = timing.lifetime();
         let (answers, order, recorder) = Default::default();
         Self { keep, limit, answers, order, serial: 0, newest: 0, is_unordered: false, recorder }
+    }
+
+    /// Keeps answers from here on as long as requests may come again.
+    pub(crate) fn set_timing(&mut self, timing: Retransmission) {
+        self.keep = timing.lifetime();
     }
 
     /// Has answers taken down.

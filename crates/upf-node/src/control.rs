@@ -1,5 +1,6 @@
 //! The control loop: PFCP datagrams, timers, and the control socket, in one thread.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -26,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 use super::api::{self, SessionsOf, UpfAnswer, UpfQuestion};
-use super::config::StoreConfig;
+use super::config::{StoreConfig, UpfConfig};
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
 use super::kernel_watch::KernelWatch;
@@ -247,6 +248,7 @@ impl Control {
     fn answer(&mut self) {
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
         self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status());
+        let mut usage_interval = None;
         self.control.serve(&mut UpfView {
             endpoint: &mut self.endpoint,
             ports: &self.ports,
@@ -255,7 +257,12 @@ impl Control {
             store: self.store.status(),
             kernel: self.kernel.as_ref(),
             unknown_peers: [self.unknown_peers, self.waiting.dropped()],
+            allow: &mut self.allow,
+            usage_interval: &mut usage_interval,
         });
+        if let Some(interval) = usage_interval {
+            self.store.set_usage_interval(interval);
+        }
     }
 
     fn wait(&self) {
@@ -507,6 +514,9 @@ struct UpfView<'c> {
     kernel: Option<&'c KernelCounters>,
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
     unknown_peers: [u64; 2],
+    allow: &'c mut Vec<Prefix>,
+    /// Another, where the configuration was read again.
+    usage_interval: &'c mut Option<Duration>,
 }
 
 impl FunctionView for UpfView<'_> {
@@ -525,6 +535,14 @@ impl FunctionView for UpfView<'_> {
             counted: by_workers.into_iter().enumerate().map(port).collect(),
             more: reply(&self.upf_status(&in_kernel)),
         }
+    }
+
+    fn reload(&mut self, config: &dyn Any) {
+        let Some(config) = config.downcast_ref::<UpfConfig>() else { return };
+        self.allow.clone_from(&config.pfcp.allow);
+        *self.usage_interval = Some(config.store.usage_interval());
+        let pfcp = &config.pfcp;
+        self.endpoint.set_times(pfcp.heartbeat_interval(), pfcp.retransmission(), pfcp.tell_load);
     }
 
     fn answer(&mut self, question: &Value) -> Option<Value> {

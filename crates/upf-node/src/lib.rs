@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use clap::{FromArgMatches, Subcommand};
 use kaido_engine::{FramePool, Function};
@@ -44,7 +44,7 @@ use kaido_node::function::{
 };
 use kaido_node::show::ControlTarget;
 use kaido_node::{Stage, StartFault};
-use kaido_pfcp::{Endpoint, Features, Instants, NodeId, Retransmission};
+use kaido_pfcp::{Endpoint, Features, Instants, NodeId};
 use kaido_upf::control::{UePool, Upf};
 use kaido_upf::node::{Node, NodeSettings};
 use kaido_upf::path::Path;
@@ -170,6 +170,17 @@ impl ConfiguredFunction for UpfConfig {
             ports.map(|((config, of_port), &copies)| PortFacts { config, of_port, copies }).collect();
         let Advice { is_kernel, reason } = by_ports(&ports);
         Some(DatapathAdvice { is_kernel, reason, no_room: datapath::no_room_for_tables(self, frames) })
+    }
+
+    fn changeable(&self) -> &'static [&'static str] {
+        &[
+            "pfcp.allow",
+            "pfcp.heartbeat_interval_s",
+            "pfcp.n1",
+            "pfcp.t1_ms",
+            "pfcp.tell_load",
+            "store.usage_interval_s",
+        ]
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {
@@ -449,11 +460,8 @@ fn endpoint(
         },
         tells_load: config.pfcp.tell_load,
         control_planes: config.pfcp.control_planes.iter().map(|peer| peer.0).collect(),
-        heartbeat_interval: Duration::from_secs((*config.pfcp.heartbeat_interval_s.get_ref()).into()),
-        retransmission: Retransmission {
-            t1: Duration::from_millis((*config.pfcp.t1_ms.get_ref()).into()),
-            n1: (*config.pfcp.n1.get_ref()).into(),
-        },
+        heartbeat_interval: config.pfcp.heartbeat_interval(),
+        retransmission: config.pfcp.retransmission(),
         ..kaido_pfcp::Config::at(first)
     };
     Ok((node_id.to_string(), Endpoint::new(settings, upf, Instants::now())))

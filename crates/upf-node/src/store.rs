@@ -131,7 +131,7 @@ impl NodeStore {
         let store = Self {
             recovery_time: recovery_time.unwrap_or(now),
             memory: Some(memory),
-            usage_interval: Duration::from_secs((*config.usage_interval_s.get_ref()).into()),
+            usage_interval: config.usage_interval(),
             journal: Some(journal),
             recovery: Some(recovery),
             ..Self::off(now)
@@ -347,6 +347,11 @@ impl NodeStore {
         if let Some(from) = self.usage_from {
             self.usage_from = upf.record_usage(from, SESSIONS_A_TURN);
         }
+    }
+
+    /// Writes the usage counters as often from the next time on.
+    pub(super) fn set_usage_interval(&mut self, interval: Duration) {
+        self.usage_interval = interval;
     }
 
     /// Whether [`NodeStore::turn`] has more to do.

@@ -8,6 +8,7 @@
 
 mod base;
 pub(crate) mod check;
+pub mod difference;
 pub mod fault;
 pub(crate) mod foreign;
 mod metrics;

@@ -28,6 +28,8 @@ families! {
     FRAMES = Gauge "kaido_frames" [] "Frames in the pool.";
     FRAME_BYTES = Gauge "kaido_frame_bytes" [] "Bytes of each, headroom included.";
     FRAMES_FREE = Gauge "kaido_frames_free" [] "Frames that lie free in the pool; workers keep up to 128 more each.";
+    CONFIG_RELOADS = Counter "kaido_config_reloads_total" ["result"] "Times that the node has read its configuration again, and taken or refused it.";
+    CONFIG_LAST_RELOAD = Gauge "kaido_config_last_reload_successful" [] "0 where what was read last was refused, so that the file is not what is in force.";
 
     PORT_INFO = Gauge "kaido_port_info" ["port", "how"] "1; how the port was opened.";
     PORT_UP = Gauge "kaido_port_up" ["port"]

@@ -13,6 +13,7 @@ use super::source::MetricsSource;
 use crate::api;
 use crate::board::{PortBoard, PortState, PortView};
 use crate::function::Running;
+use crate::reload::ReloadCounts;
 use crate::shown;
 
 /// A running function, as it is scraped.
@@ -76,13 +77,19 @@ pub struct Figures {
     started_cycles: u64,
     pool: &'static FramePool,
     pub(super) functions: Vec<FunctionFigures>,
+    reloads: Arc<ReloadCounts>,
 }
 
 impl Figures {
     /// Of a node that starts now.
-    pub fn new(node_id: String, pool: &'static FramePool, functions: Vec<FunctionFigures>) -> Self {
+    pub(crate) fn new(
+        node_id: String,
+        pool: &'static FramePool,
+        functions: Vec<FunctionFigures>,
+        reloads: Arc<ReloadCounts>,
+    ) -> Self {
         let started = (SystemTime::now(), Instant::now());
-        Self { node_id, started, started_cycles: cycles::now(), pool, functions }
+        Self { node_id, started, started_cycles: cycles::now(), pool, functions, reloads }
     }
 
     /// Has every function look.
@@ -122,6 +129,11 @@ impl Figures {
         one(out, &f::FRAMES, self.pool.frames());
         one(out, &f::FRAME_BYTES, self.pool.frame_size().bytes());
         one(out, &f::FRAMES_FREE, self.pool.free_frames());
+        let mut reloads = out.family(&f::CONFIG_RELOADS);
+        for (result, count) in self.reloads.results() {
+            reloads.add(&[result], count);
+        }
+        one(out, &f::CONFIG_LAST_RELOAD, u64::from(self.reloads.is_last_taken()));
     }
 
     /// All ports, in the order of the functions.

@@ -3,6 +3,7 @@
 
 mod filter;
 mod pcapng;
+mod reload;
 pub mod target;
 mod trace;
 mod upgrade;
@@ -11,17 +12,18 @@ mod workers;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use self::reload::reload;
 pub use self::target::ControlTarget;
 pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
 pub use self::upgrade::upgrade;
-use crate::api::{Answer, Count, Port, Question, Status};
+use crate::api::{Answer, Count, LastReload, Port, Question, Status};
 use crate::function::NetworkFunction;
 
 /// Reads a number as it is written: 0x000003ef or decimal.
@@ -117,6 +119,14 @@ pub fn status(socket: &Path, json: bool, functions: &[&dyn NetworkFunction]) -> 
         status.workers, status.frames_free, status.frames, status.frame_bytes, status.frame_pages
     );
     println!("{}", datapath(status));
+    if let Some(LastReload { at, refused }) = &status.reload {
+        let ago =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().saturating_sub(*at);
+        match refused {
+            None => println!("configuration: read again and taken {ago} s ago"),
+            Some(why) => println!("configuration: read again {ago} s ago and refused: {}", why.trim()),
+        }
+    }
     let running = status
         .function
         .split(", ")

@@ -60,6 +60,11 @@ impl Leaving {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether another process is about to take over.
+    pub(crate) fn is_busy(&self) -> bool {
+        !matches!(self.state(), Upgrade::None | Upgrade::Failed(_))
+    }
+
     /// The same as it is shown.
     pub(crate) fn shown(&self) -> UpgradeState {
         let (runs, failed) = match self.state() {

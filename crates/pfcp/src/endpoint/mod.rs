@@ -246,6 +246,20 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
+    /// Goes on with other times, and tells of load or not. Requests under way keep the times that they were sent with.
+    pub fn set_times(
+        &mut self,
+        heartbeat_interval: Duration,
+        retransmission: Retransmission,
+        tells_load: bool,
+    ) {
+        self.config.heartbeat_interval = heartbeat_interval;
+        self.config.retransmission = retransmission;
+        self.config.tells_load = tells_load;
+        self.outgoing.set_timing(retransmission);
+        self.answered.set_timing(retransmission);
+    }
+
     /// Takes in a datagram. What is to be sent is appended to `out`.
     pub fn handle(&mut self, now: Instants, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
         let now = self.node_moment(now);

@@ -1,8 +1,10 @@
 //! `[pfcp]`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use kaido_node::config::{Prefix, Spanned, unplaced};
+use kaido_pfcp::Retransmission;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -43,6 +45,21 @@ pub(crate) struct PfcpConfig {
     #[serde(default = "default_n1")]
     #[schemars(range(min = 1, max = 10))]
     pub(crate) n1: Spanned<u8>,
+}
+
+impl PfcpConfig {
+    /// Between heartbeats.
+    pub(crate) fn heartbeat_interval(&self) -> Duration {
+        Duration::from_secs((*self.heartbeat_interval_s.get_ref()).into())
+    }
+
+    /// T1 and N1.
+    pub(crate) fn retransmission(&self) -> Retransmission {
+        Retransmission {
+            t1: Duration::from_millis((*self.t1_ms.get_ref()).into()),
+            n1: (*self.n1.get_ref()).into(),
+        }
+    }
 }
 
 fn default_choose_f_teids() -> bool {

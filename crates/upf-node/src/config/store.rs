@@ -1,6 +1,7 @@
 //! `[store]`: what survives the end of the process, or of the machine.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kaido_node::config::{Findings, Spanned, unplaced};
 use schemars::JsonSchema;
@@ -39,6 +40,13 @@ impl Default for StoreConfig {
             pins: unplaced("/sys/fs/bpf/kaido".into()),
             usage_interval_s: unplaced(10),
         }
+    }
+}
+
+impl StoreConfig {
+    /// How often the usage counters are written to the journal.
+    pub(crate) fn usage_interval(&self) -> Duration {
+        Duration::from_secs((*self.usage_interval_s.get_ref()).into())
     }
 }
 

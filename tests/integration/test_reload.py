@@ -1,0 +1,121 @@
+"""`kaido reload` and SIGHUP: what can change in a running node does, all of it or nothing."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import Attach
+from rig.net import Topology, run, wait_until
+from rig.node import Node
+from test_durability import sessions
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
+
+#: A control plane that is not there.
+STRANGER = 'allow = ["192.0.2.0/24"]'
+
+
+def reload(node: Node, *more: str) -> tuple[int, str]:
+    """Have the node read its file again; the exit code, and what was said, in one line."""
+    done = run(str(node.binary), "reload", "--socket", str(node.socket), *more, check=False)
+    said = f"{done.stdout} {done.stderr}"
+    return done.returncode, " ".join(said.replace("│", " ").split())
+
+
+def write(node: Node, *changes: tuple[str, str]) -> None:
+    """Write the node's file with some text replaced by other text."""
+    text = node.config
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (node.folder / "kaido.toml").write_text(text)
+
+
+def hang_up(node: Node, wanted: str) -> None:
+    """Send SIGHUP, and wait for what the log says of it."""
+    assert node.process is not None
+    before = node.log.read_text().count(wanted)
+    node.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: node.log.read_text().count(wanted) > before, f"the log says `{wanted}`")
+
+
+def test_what_can_change_does_while_packets_come(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """By the command and by SIGHUP: who is listened to, how often is asked, and what is logged."""
+    node = Node(binary, net.upf, tmp_path).start()
+    sim = attach("--ues 3 --tuns 1")
+    assert net.ran.pings("10.100.6.2", "-I", "ue0")
+    assert reload(node) == (0, "the file says what is in force")
+    log = '[log]\nlevel = "debug"\n\n[pfcp]\n'
+    write(node, ("[pfcp]\n", f"{log}{STRANGER}\n"), ("t1_ms = 1500", "t1_ms = 500"))
+    code, said = reload(node, "--dry-run")
+    assert code == 0
+    assert said.endswith("3 fields can change; nothing has"), said
+    assert "DEBUG" not in node.log.read_text()
+    code, said = reload(node)
+    assert code == 0, said
+    assert 'pfcp.allow: not there -> ["192.0.2.0/24"]' in said
+    assert "pfcp.t1_ms: 1500 -> 500" in said
+    assert said.endswith("taken: 3 fields")
+    # The control plane's heartbeats are a stranger's now; packets go on.
+    wait_until(lambda: node.log.read_text().count("DEBUG") > 0, "more is logged")
+    assert net.ran.pings("10.100.6.2", "-I", "ue0")
+    status = run(str(binary), "status", "--socket", str(node.socket)).stdout
+    assert "configuration: read again and taken" in status
+    write(node)
+    hang_up(node, "SIGHUP: the configuration was read again, and is in force")
+    assert reload(node) == (0, "the file says what is in force")
+    assert sessions(node) == 3
+    sim.stop()
+    assert sessions(node) == 0, "the control plane is listened to again"
+    assert node.stop() == 0
+
+
+def test_who_is_not_allowed_any_more_is_not_heard(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """And again when it is."""
+    node = Node(binary, net.upf, tmp_path).start()
+    write(node, ("[pfcp]\n", f"[pfcp]\n{STRANGER}\n"))
+    assert reload(node)[0] == 0
+    with pytest.raises(Exception, match="does not answer"):
+        attach("--ues 1")
+    write(node)
+    assert reload(node)[0] == 0
+    attach("--ues 1")
+    assert sessions(node) == 1
+
+
+def test_all_or_nothing(binary: Path, net: Topology, tmp_path: Path, attach: Attach) -> None:
+    """A change that is refused, or a mistake, keeps the others out too; the message says which and why."""
+    node = Node(binary, net.upf, tmp_path, more='\n[metrics]\nlisten = "127.0.0.1"\n').start()
+    attach("--ues 2")
+    good = ("[pfcp]\n", f"[pfcp]\n{STRANGER}\n")
+    for change, why in (
+        (("frames = 16384", "frames = 8192"), "node.frames: 16384 -> 8192 cannot change"),
+        (('name = "n3"', 'name = "n3"\ncopy = "copy"'), 'port[n3].copy: not there -> "copy" cannot change'),
+        (("10.60.128.0/17", "10.60.64.0/18"), "ue_pool[0].ipv4"),
+        (("t1_ms = 1500", "t1_ms = 1"), "pfcp.t1_ms"),
+        (("t1_ms = 1500", "t2_ms = 1500"), "t2_ms"),
+        (("t1_ms = 1500", "t1_ms ="), "kaido.toml"),
+    ):
+        write(node, good, change)
+        code, said = reload(node)
+        assert code == 1
+        assert why in said, said
+        assert reload(node, "--dry-run")[0] == 1
+        hang_up(node, "nothing has changed")
+    figures = ("curl", "--silent", "--fail", "http://127.0.0.1:9105/metrics")
+    for figure in (
+        'kaido_config_reloads_total{result="refused"} 12',
+        "kaido_config_last_reload_successful 0",
+    ):
+        wait_until(lambda figure=figure: figure in net.upf.run(*figures).stdout, figure)
+    write(node)
+    assert reload(node) == (0, "the file says what is in force")
+    taken = "kaido_config_last_reload_successful 1"
+    wait_until(lambda: taken in net.upf.run(*figures).stdout, taken)
+    assert sessions(node) == 2
