@@ -11,7 +11,7 @@ use kaido_engine::{FramePool, KernelPath, NeighbourRequest, PortId, Route, Route
 use kaido_n4::Volume;
 use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, Transmit};
 use kaido_store::{Kind, Recorder};
-use kaido_upf::control::{UePool, Upf, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, UePool, Upf, recorded_volume};
 use kaido_upf::ids::InstanceId;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::path::Path;
@@ -149,10 +149,12 @@ impl Process {
 
         upf.issue_by(start.secret);
         upf.record_by(recorder.clone());
+        let of_session = |key: u64, error: NoSession| format!("session {key}: {error}");
+        let in_use = CountersInUse::of(
+            |each| of(Kind::Session).try_for_each(|(key, record)| each(key, record)),
+            of_session,
+        )?;
         let mut restoration = upf.restore();
-        for (key, record) in of(Kind::Session) {
-            restoration.look(key, record).map_err(|error| format!("session {key}: {error}"))?;
-        }
         let is_in_memory = std::mem::replace(&mut machine.is_of_before, true);
         let counted: HashMap<UsageSlot, Volume> = match is_in_memory {
             true => HashMap::new(),
@@ -163,13 +165,14 @@ impl Process {
                 .collect(),
         };
         restoration
-            .claim_counters(|slot| counted.get(&slot).copied().unwrap_or_default())
+            .claim_counters(in_use, |slot| counted.get(&slot).copied().unwrap_or_default())
             .map_err(|error| text(&error))?;
         for (place, (key, record)) in of(Kind::Session).enumerate() {
             if start.ends_after.is_some_and(|count| count <= place) {
                 return Ok(None);
             }
-            restoration.resume(key, record, now.wall).map_err(|error| format!("session {key}: {error}"))?;
+            let session = RecordedSession::read(key, record).map_err(|error| of_session(key, error))?;
+            restoration.resume(session, now.wall).map_err(|error| of_session(key, error))?;
         }
         let resumed = restoration.finish();
         if let Some((seid, why)) = resumed.refused.first() {

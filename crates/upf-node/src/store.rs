@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kaido_n4::Volume;
 use kaido_pfcp::{Endpoint, Instants};
 use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recovery, StoreError};
-use kaido_upf::control::{NoSession, Upf, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, Upf, recorded_volume};
 use kaido_upf::usage::UsageSlot;
 use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
@@ -234,33 +234,30 @@ impl NodeStore {
         counts_in_memory: bool,
         left: &mut LeftBehind,
     ) -> Result<(), StoreFault> {
-        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_ref()) else {
+        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_mut()) else {
             return Ok(());
         };
         let began = Instant::now();
         upf.record_by(journal.recorder());
         let mut restoration = upf.restore();
-        let fault = |what: &str, number: u64| {
-            let what = format!("{what} {number}");
-            move |error: NoSession| StoreFault::Record { what: format!("{what}: {error}") }
-        };
+        let of_session =
+            |number: u64, error: NoSession| StoreFault::Record { what: format!("session {number}: {error}") };
         recovery.read(Kind::Pfd, |number, record| {
-            restoration.take_in_pfd(number, record).map_err(fault("application", number))
+            restoration
+                .take_in_pfd(number, record)
+                .map_err(|error| StoreFault::Record { what: format!("application {number}: {error}") })
         })?;
-        recovery.read(Kind::Session, |number, record| {
-            restoration.look(number, record).map_err(fault("session", number))
-        })?;
+        let in_use = CountersInUse::of(|each| recovery.read(Kind::Session, each), of_session)?;
         let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
-        let claimed = restoration.claim_counters(|slot| {
+        let claimed = restoration.claim_counters(in_use, |slot| {
             let recorded = counted.get(&slot).copied().unwrap_or_default();
             most(&recorded, &left.counted(slot))
         });
         claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
         let now = SystemTime::now();
-        recovery.read(Kind::Session, |number, record| {
-            restoration.resume(number, record, now).map_err(fault("session", number))
-        })?;
+        let source = &mut *recovery;
+        restoration.resume_all(move |each| source.read(Kind::Session, each), of_session, now)?;
         let resumed = restoration.finish();
         for (seid, why) in &resumed.refused {
             tracing::error!(%seid, %why, "a session of before the restart cannot go on");

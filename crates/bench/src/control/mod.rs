@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use kaido_engine::FramePool;
 use kaido_n4::Volume;
 use kaido_store::Durability;
-use kaido_upf::control::Upf;
+use kaido_upf::control::{CountersInUse, Upf};
 use kaido_upf::node::Node;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
@@ -175,7 +175,7 @@ pub fn measure_control(
         None => Node::new(settings.clone())?,
     };
     let mut upf = Upf::new(node.clone(), events, Vec::new())?;
-    upf.restore().claim_counters(|_| Volume::default())?;
+    upf.restore().claim_counters(CountersInUse::default(), |_| Volume::default())?;
     let cpus = two_cpus();
     let opened = folder.as_ref().map(StoreFolder::open).transpose()?;
     let server = Server::start(upf, cpus.map(|[first, _]| first), opened)?;

@@ -67,7 +67,9 @@ pub use self::paths::PathSummary;
 pub use self::pool::UePool;
 use self::pool::{Lease, UePools};
 use self::remote_fteids::RemoteFTeids;
-pub use self::restore::{NoSession, Restoration, RestoredSessions, recorded_volume};
+pub use self::restore::{
+    CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions, recorded_volume,
+};
 use self::ruleset::RuleSet;
 use self::session::Session;
 pub use self::session::SessionSummary;

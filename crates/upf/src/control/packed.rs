@@ -215,17 +215,16 @@ impl PackedSessions {
         (is_own && rest.is_empty()).then_some(Session { seid, index, state })
     }
 
-    /// As [`PackedSessions::read`], of a session that is to be [packed](Self::pack) under its number, which no other has.
-    pub(super) fn take_in(&mut self, index: SessionIndex, recorded: &[u8]) -> Option<Session> {
-        let session = Self::read(index, recorded)?;
+    /// Makes place for a session that is to be [packed](Self::pack) under its number; `false` where another has the number.
+    pub(super) fn take_in(&mut self, index: SessionIndex) -> bool {
         let place = index.0 as usize;
         if self.places.get(place).is_some_and(|place| place.packed.is_some()) {
-            return None;
+            return false;
         }
         while self.places.len() <= place {
             self.places.push(PackedSlot::EMPTY);
         }
-        Some(session)
+        true
     }
 
     /// Looks for the numbers that are free among those that were taken in.

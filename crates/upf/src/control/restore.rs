@@ -1,14 +1,15 @@
 //! Sessions of before a restart: as they were recorded, put into the table again.
 //!
 //! ```text
-//!   look, at each ─▶ which counters are in use ─▶ claim_counters
-//!   resume, each  ─▶ UE addresses, policers, records, limits, timers
+//!   CountersInUse::of, all ─▶ which counters are in use ─▶ claim_counters
+//!   resume_all             ─▶ UE addresses, policers, records, limits, timers
 //! ```
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::mpsc::{TrySendError, sync_channel};
 use std::time::SystemTime;
 
 use super::Upf;
@@ -41,14 +42,120 @@ pub struct RestoredSessions {
     pub refused: Vec<(Seid, Rejection)>,
 }
 
-/// Sessions of before a restart on their way into the table. Each is looked at before the first is resumed.
+/// Sessions that a thread reads ahead, together.
+const BATCH: usize = 256;
+/// How many times as many.
+const BATCHES_AHEAD: usize = 8;
+
+/// Takes a record and its number.
+type Each<'e, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'e;
+
+/// A session as it was recorded.
 #[derive(Debug)]
-pub struct Restoration<'u> {
-    upf: &'u mut Upf,
-    /// The counters that are in use.
+pub struct RecordedSession(Session);
+
+impl RecordedSession {
+    /// Reads a record, which has that number.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub fn read(number: u64, recorded: &[u8]) -> Result<Self, NoSession> {
+        let index = u32::try_from(number).map(SessionIndex).map_err(|_| NoSession)?;
+        PackedSessions::read(index, recorded).map(Self).ok_or(NoSession)
+    }
+}
+
+/// Records, one behind the other.
+#[derive(Debug, Default)]
+struct Records {
+    octets: Vec<u8>,
+    /// The number of each, and where it ends.
+    ends: Vec<(u64, usize)>,
+}
+
+impl Records {
+    fn put(&mut self, number: u64, record: &[u8]) {
+        self.octets.extend_from_slice(record);
+        self.ends.push((number, self.octets.len()));
+    }
+
+    fn each<E>(&self, mut each: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut from = 0;
+        for &(number, end) in &self.ends {
+            each(number, &self.octets[from..end])?;
+            from = end;
+        }
+        Ok(())
+    }
+}
+
+/// The counters that sessions of before a restart use.
+#[derive(Debug, Default)]
+pub struct CountersInUse {
     slots: Vec<UsageSlot>,
     /// Whether any session may use up a quota.
     may_stop: bool,
+}
+
+impl CountersInUse {
+    /// Looks at all sessions, of which `read` hands out the records. Another thread does as much of it as comes to it.
+    ///
+    /// # Errors
+    /// Those of `read`, and that of a record that is none of a session.
+    pub fn of<E: Send>(
+        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
+        fault: impl Fn(u64, NoSession) -> E + Sync,
+    ) -> Result<Self, E> {
+        std::thread::scope(|scope| {
+            let (sender, given) = sync_channel::<Records>(BATCHES_AHEAD);
+            let fault = &fault;
+            let other = scope.spawn(move || {
+                let mut found = Self::default();
+                given.into_iter().try_for_each(|records| found.look(&records, fault)).map(|()| found)
+            });
+            let (mut found, mut records) = (Self::default(), Records::default());
+            let read = read(&mut |number, record| {
+                records.put(number, record);
+                if records.ends.len() < BATCH {
+                    return Ok(());
+                }
+                match sender.try_send(std::mem::take(&mut records)) {
+                    Ok(()) => Ok(()),
+                    // It has enough to do, or has met what is none.
+                    Err(TrySendError::Full(records) | TrySendError::Disconnected(records)) => {
+                        found.look(&records, fault)
+                    }
+                }
+            });
+            drop(sender);
+            let read = read.and_then(|()| found.look(&records, fault));
+            let others = other.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
+            read?;
+            found.append(others?);
+            Ok(found)
+        })
+    }
+
+    fn look<E>(&mut self, records: &Records, fault: &impl Fn(u64, NoSession) -> E) -> Result<(), E> {
+        records.each(|number, record| {
+            let RecordedSession(session) =
+                RecordedSession::read(number, record).map_err(|error| fault(number, error))?;
+            self.slots.extend(session.state.slots());
+            self.may_stop = self.may_stop || session.state.rules.urrs.values().any(Urr::may_stop);
+            Ok(())
+        })
+    }
+
+    fn append(&mut self, mut others: Self) {
+        self.slots.append(&mut others.slots);
+        self.may_stop |= others.may_stop;
+    }
+}
+
+/// Sessions of before a restart on their way into the table.
+#[derive(Debug)]
+pub struct Restoration<'u> {
+    upf: &'u mut Upf,
     done: RestoredSessions,
 }
 
@@ -63,43 +170,74 @@ impl Restoration<'_> {
         self.upf.node.applications.take_in(number, id, pfd).then_some(()).ok_or(NoSession)
     }
 
-    /// Looks at a session as it was recorded under a number.
-    ///
-    /// # Errors
-    /// [`NoSession`].
-    pub fn look(&mut self, number: u64, recorded: &[u8]) -> Result<(), NoSession> {
-        let Session { state, .. } = PackedSessions::read(index_of(number)?, recorded).ok_or(NoSession)?;
-        self.slots.extend(state.slots());
-        self.may_stop = self.may_stop || state.rules.urrs.values().any(Urr::may_stop);
-        Ok(())
-    }
-
     /// Takes the counters of all sessions, before any record is put where one may be. `counted` says what is known of a counter
     /// whose memory has not outlived the process.
     ///
     /// # Errors
     /// When there are not so many counters.
-    pub fn claim_counters(&mut self, mut counted: impl FnMut(UsageSlot) -> Volume) -> io::Result<()> {
-        self.slots.sort_unstable();
-        self.slots.dedup();
+    pub fn claim_counters(
+        &mut self,
+        CountersInUse { mut slots, may_stop }: CountersInUse,
+        mut counted: impl FnMut(UsageSlot) -> Volume,
+    ) -> io::Result<()> {
+        slots.sort_unstable();
+        slots.dedup();
         let usage = &self.upf.node.usage;
-        if self.may_stop {
+        if may_stop {
             usage.keep_quotas().map_err(io::Error::other)?;
         }
-        let slots = std::mem::take(&mut self.slots);
         self.upf.slots.claim(&slots, usage)?;
         slots.iter().for_each(|&slot| usage.raise(slot, &counted(slot)));
         Ok(())
     }
 
-    /// Puts a session as it was recorded under a number into the table. What it asks for may not be to be had any more: then it
-    /// ends.
+    /// Puts all sessions into the table, of which `read` hands out the records, in another thread, ahead of this one.
     ///
     /// # Errors
-    /// [`NoSession`].
-    pub fn resume(&mut self, number: u64, recorded: &[u8], now: SystemTime) -> Result<(), NoSession> {
-        let index = index_of(number)?;
-        let mut session = self.upf.sessions.take_in(index, recorded).ok_or(NoSession)?;
+    /// Those of `read`, and that of a record that is none of a session.
+    pub fn resume_all<E: Send>(
+        &mut self,
+        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E> + Send,
+        fault: impl Fn(u64, NoSession) -> E + Sync,
+        now: SystemTime,
+    ) -> Result<(), E> {
+        std::thread::scope(|scope| {
+            let (sender, batches) = sync_channel(BATCHES_AHEAD);
+            let fault = &fault;
+            let reader = scope.spawn(move || {
+                let mut batch = Vec::new();
+                read(&mut |number, record| {
+                    let session = RecordedSession::read(number, record);
+                    batch.push((number, session.map_err(|error| fault(number, error))?));
+                    let is_whole = batch.len() == BATCH;
+                    if is_whole && sender.send(std::mem::take(&mut batch)).is_err() {
+                        // What was wrong is said there.
+                        return Err(fault(number, NoSession));
+                    }
+                    Ok(())
+                })?;
+                // As above.
+                let _ = sender.send(batch);
+                Ok(())
+            });
+            let resumed = batches.into_iter().flatten().try_for_each(|(number, session)| {
+                self.resume(session, now).map_err(|error| fault(number, error))
+            });
+            let read = reader.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
+            resumed.and(read)
+        })
+    }
+
+    /// Puts a session into the table. What it asks for may not be to be had any more: then it ends.
+    ///
+    /// # Errors
+    /// [`NoSession`] where its number is another's.
+    pub fn resume(
+        &mut self,
+        RecordedSession(mut session): RecordedSession,
+        now: SystemTime,
+    ) -> Result<(), NoSession> {
+        self.upf.sessions.take_in(session.index).then_some(()).ok_or(NoSession)?;
         session.state.leases = self.upf.claim_leases(&session.state);
         match self.upf.resume_session(&mut session, now) {
             Ok(()) => self.done.restored += 1,
@@ -118,10 +256,6 @@ impl Restoration<'_> {
     }
 }
 
-fn index_of(number: u64) -> Result<SessionIndex, NoSession> {
-    u32::try_from(number).map(SessionIndex).map_err(|_| NoSession)
-}
-
 impl Upf {
     /// Has changes of sessions taken down, so that they can be [restored](Upf::restore) after a restart.
     pub fn record_by(&mut self, recorder: Recorder) {
@@ -132,7 +266,7 @@ impl Upf {
     /// Restores sessions of before a restart, before any is made. A node whose counters lie in a file is to go through this also
     /// if there was no session.
     pub fn restore(&mut self) -> Restoration<'_> {
-        Restoration { upf: self, slots: Vec::new(), may_stop: false, done: RestoredSessions::default() }
+        Restoration { upf: self, done: RestoredSessions::default() }
     }
 
     /// Records what the counters of `count` sessions from place `first` on have counted, and says from which place to go on. Those

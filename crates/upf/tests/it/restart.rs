@@ -9,7 +9,7 @@ use kaido_n4::{
     UpdateFar, Urr, UrrId, Volume,
 };
 use kaido_store::{Kind, Recorder, changes};
-use kaido_upf::control::{NoSession, RestoredSessions, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, RestoredSessions, recorded_volume};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::fixture::packets::{downlink, udp, uplink};
@@ -32,7 +32,7 @@ impl Life {
     fn first() -> Self {
         let memory = memory();
         let mut rig = Rig::over(memory.try_clone().unwrap());
-        rig.upf.restore().claim_counters(|_| Volume::default()).unwrap();
+        rig.upf.restore().claim_counters(CountersInUse::default(), |_| Volume::default()).unwrap();
         let recorder = Recorder::on();
         rig.upf.record_by(recorder.clone());
         Self { rig, recorder, memory, kept: BTreeMap::new() }
@@ -62,10 +62,18 @@ impl Life {
         let memory = if with_memory { before } else { memory() };
         let mut rig = Rig::over(memory.try_clone().unwrap());
         rig.upf.record_by(recorder.clone());
+        let in_use = CountersInUse::of(
+            |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
+            |_, error| error,
+        );
         let mut restoration = rig.upf.restore();
-        kept.iter().for_each(|(&number, value)| restoration.look(number, value).unwrap());
-        restoration.claim_counters(|slot| counted(slot.0)).unwrap();
-        kept.iter().for_each(|(&number, value)| restoration.resume(number, value, now()).unwrap());
+        restoration.claim_counters(in_use.unwrap(), |slot| counted(slot.0)).unwrap();
+        let read = restoration.resume_all(
+            |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
+            |_, error| error,
+            now(),
+        );
+        read.unwrap();
         let restored = restoration.finish();
         (Self { rig, recorder, memory, kept }, restored)
     }
@@ -313,8 +321,10 @@ fn octets_that_are_no_session_are_refused() {
     let mut life = Life::first();
     let mut restoration = life.rig.upf.restore();
     for (number, record) in [(0, &[][..]), (0, &[0; 40]), (u64::MAX, &[1; 400])] {
-        assert_eq!(restoration.look(number, record), Err(NoSession));
-        assert_eq!(restoration.resume(number, record, now()), Err(NoSession));
+        let in_use = CountersInUse::of(|each| each(number, record), |number, _| number);
+        assert_eq!(in_use.unwrap_err(), number);
+        let resumed = restoration.resume_all(|each| each(number, record), |number, _| number, now());
+        assert_eq!(resumed, Err(number));
         assert_eq!(restoration.take_in_pfd(number, &record[..record.len().min(1)]), Err(NoSession));
     }
     assert_eq!(restoration.finish().restored, 0);
