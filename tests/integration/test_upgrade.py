@@ -19,7 +19,10 @@ from rig.net import FAR, UE_IPV4, UE_IPV6, Namespace, NetError, Topology, run, w
 from rig.node import Node
 from test_durability import sessions
 from test_gre import DATAPATHS
+from test_hitless import hitless, pins
 from test_vxlan import HOST_INNER, PEER_INNER, Endpoint, Segment, answers
+
+__all__ = ["pins"]
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
 
@@ -57,16 +60,19 @@ def ends() -> Iterator[list[Node]]:
         wait_until(lambda node=node: node.ask("status") is None, "the node ends")
 
 
-@pytest.mark.parametrize("datapath", ["engine", "xdp"])
+@pytest.mark.parametrize("datapath", ["engine", "xdp", "hitless"])
 def test_packets_and_requests_go_on(
-    binary: Path, net: Topology, tmp_path: Path, ends: list[Node], attach: Attach, datapath: str
+    binary: Path, net: Topology, tmp_path: Path, pins: Path, ends: list[Node], attach: Attach, datapath: str
 ) -> None:
     """Over and over under traffic: no packet is lost, and all is charged once.
 
     Conformance: TS 29.244 5.2.2.2 | Usage is exact though one process takes over from another under traffic
     """
     net.beyond()
-    node = Node(binary, net.upf, tmp_path, durability="process", datapath=datapath, more=QUIET).start()
+    node = Node(binary, net.upf, tmp_path, durability="process", datapath=datapath, more=QUIET)
+    if datapath == "hitless":
+        node = hitless(binary, net, tmp_path, pins)
+    node.start()
     ends.append(node)
     assert all(net.upf.pings(address, count=1) for address in ("10.100.3.2", "10.100.6.2", "fd00:6::2"))
     out = tmp_path / "count.json"
@@ -153,6 +159,8 @@ def test_a_program_that_fails_late_costs_a_restart(
     node = Node(binary, net.upf, tmp_path, durability="process", more=QUIET).start()
     ends.append(node)
     attach("--ues 5 --tuns 1")
+    # One that has taken over itself is no other.
+    assert upgrade(node)[0] == 0
     code, said = upgrade(node, program=fake(tmp_path, '"Freeze"', '"Leave"'))
     assert code == 1
     assert "has ended" in said

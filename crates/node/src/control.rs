@@ -70,7 +70,8 @@ impl Control<'_> {
     /// Waits for questions, or for `wake`, and answers them.
     pub(crate) fn turn(&mut self, wake: &OwnedFd) {
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: PACE_NS };
-        let descriptors = self.server.descriptors().chain([wake.as_fd()]);
+        let takes_in = !self.leaving.is_next();
+        let descriptors = self.server.descriptors(takes_in).chain([wake.as_fd()]);
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut polled, Some(&timeout));
@@ -80,7 +81,7 @@ impl Control<'_> {
         if hung_up.swap(false, Ordering::Relaxed) {
             node.hang_up();
         }
-        server.serve(|question| node.answer(&question));
+        server.serve(takes_in, |question| node.answer(&question));
     }
 }
 

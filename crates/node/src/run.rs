@@ -31,7 +31,7 @@ use crate::server::Server;
 use crate::signals::{hangup_flag, stop_flag};
 use crate::start_fault::StartFault;
 use crate::takeover::Takeover;
-use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, Upgrade};
+use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, TAKES_OVER, Upgrade};
 
 /// Runs a node until SIGTERM or SIGINT.
 ///
@@ -68,7 +68,9 @@ enum AfterRun {
 /// Begins anew, with what is in the store; returns only where that cannot be.
 fn begin_anew(why: &str) -> miette::Report {
     let arguments = std::env::args_os().skip(1);
-    let error = Command::new("/proc/self/exe").args(arguments).env(FAILED_UPGRADE, why).exec();
+    let mut program = Command::new("/proc/self/exe");
+    // It may have taken over itself before.
+    let error = program.args(arguments).env_remove(TAKES_OVER).env(FAILED_UPGRADE, why).exec();
     miette!("the program cannot begin anew: {error}")
 }
 

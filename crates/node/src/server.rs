@@ -81,15 +81,15 @@ impl Server {
         self.path = None;
     }
 
-    /// Descriptors to wait for.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// Descriptors to wait for; where no client is taken in, but for those that are here.
+    pub(crate) fn descriptors(&self, takes_in: bool) -> impl Iterator<Item = BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.stream.as_fd());
-        std::iter::once(self.listener.as_fd()).chain(clients)
+        takes_in.then(|| self.listener.as_fd()).into_iter().chain(clients)
     }
 
-    /// Takes in clients and questions, and answers.
-    pub(crate) fn serve(&mut self, mut answer: impl FnMut(Value) -> Value) {
-        for _ in 0..ACCEPTED_A_TURN {
+    /// Takes in clients, unless another process does, and questions, and answers.
+    pub(crate) fn serve(&mut self, takes_in: bool, mut answer: impl FnMut(Value) -> Value) {
+        for _ in 0..if takes_in { ACCEPTED_A_TURN } else { 0 } {
             let Ok((stream, _)) = self.listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
                 let deadline = Instant::now() + PATIENCE;
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     fn serve(server: &mut Server) {
-        server.serve(|_| Value::from("answered"));
+        server.serve(true, |_| Value::from("answered"));
     }
 
     /// Two hundred clients that connect and say nothing.

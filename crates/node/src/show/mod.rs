@@ -9,7 +9,7 @@ mod trace;
 mod upgrade;
 mod workers;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,6 +34,9 @@ pub fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// How often a node is asked that ends before it answers.
+const TRIES: usize = 3;
+
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -42,6 +45,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// When no node answers, it is of another version, or refuses.
 pub fn ask<A: DeserializeOwned>(socket: &Path, question: &impl Serialize) -> miette::Result<A> {
+    let other_version = "the node is of another version";
+    // A process that another takes over from may end before it has answered: then the other does.
+    let mut answers = (0..TRIES).map(|_| answer_of(socket, question));
+    let answer = answers.find(|answer| answer.as_ref().map_or(true, |answer| !answer.is_empty()));
+    let answer = answer.transpose()?.unwrap_or_default();
+    let answer: Value = serde_json::from_str(&answer).into_diagnostic().wrap_err(other_version)?;
+    if answer.get("answer").and_then(Value::as_str) == Some("error") {
+        let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
+        return Err(miette!("the node refused the question: {message}"));
+    }
+    serde_json::from_value(answer).into_diagnostic().wrap_err(other_version)
+}
+
+/// The line that a node answers with; empty where it ends before.
+fn answer_of(socket: &Path, question: &impl Serialize) -> miette::Result<String> {
     let mut stream = UnixStream::connect(socket).map_err(|error| {
         miette!(
             help = "is `kaido run` running, and is its control.socket this path? Name another with --socket",
@@ -54,14 +72,10 @@ pub fn ask<A: DeserializeOwned>(socket: &Path, question: &impl Serialize) -> mie
     line.push('\n');
     stream.write_all(line.as_bytes()).into_diagnostic().wrap_err("the node does not listen")?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).into_diagnostic().wrap_err("the node does not answer")?;
-    let other_version = "the node is of another version";
-    let answer: Value = serde_json::from_str(&answer).into_diagnostic().wrap_err(other_version)?;
-    if answer.get("answer").and_then(Value::as_str) == Some("error") {
-        let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
-        return Err(miette!("the node refused the question: {message}"));
+    match BufReader::new(stream).read_line(&mut answer) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(String::new()),
+        read => read.map(|_| answer).into_diagnostic().wrap_err("the node does not answer"),
     }
-    serde_json::from_value(answer).into_diagnostic().wrap_err(other_version)
 }
 
 /// Why an answer to another question is none.

@@ -46,18 +46,25 @@ pub(crate) struct Leaving {
     /// By function.
     functions: Vec<HandOver>,
     stop: Arc<AtomicBool>,
+    /// Who connects from here on is the next process's.
+    is_next: Arc<AtomicBool>,
 }
 
 impl Leaving {
     pub(crate) fn new(takeover: Arc<Takeover>, functions: Vec<HandOver>, stop: Arc<AtomicBool>) -> Self {
         let failed = std::env::var(FAILED_UPGRADE).ok();
         let state = failed.map_or(Upgrade::None, Upgrade::Failed);
-        Self { state: Arc::new(Mutex::new(state)), takeover, functions, stop }
+        Self { state: Arc::new(Mutex::new(state)), takeover, functions, stop, is_next: Arc::default() }
     }
 
     /// How it is.
     pub(crate) fn state(&self) -> Upgrade {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether who connects to the control socket is to be answered by the next process.
+    pub(crate) fn is_next(&self) -> bool {
+        self.is_next.load(Ordering::Relaxed)
     }
 
     /// Whether another process is about to take over.
@@ -99,7 +106,6 @@ impl Leaving {
             match leaving.hand_over(&program) {
                 Ok(pid) => {
                     tracing::info!(pid, "another process has taken over: this one ends");
-                    leaving.set(Upgrade::Done { pid });
                     leaving.stop.store(true, Ordering::Relaxed);
                 }
                 Err(why) if leaving.has_left() => {
@@ -143,6 +149,8 @@ impl Leaving {
         let handed = handed.map_err(|why| why.unwrap_or_else(|| ended(&mut child)));
         match handed {
             Ok(()) => {
+                // Before functions end: how they end is by then what this one ends for.
+                self.set(Upgrade::Done { pid: child.id() });
                 self.functions.iter().for_each(|function| function.set(Stage::Gone));
                 Ok(child.id())
             }
@@ -182,8 +190,12 @@ impl Leaving {
     }
 
     fn leave(&self) -> Result<FromOld, String> {
+        self.is_next.store(true, Ordering::Relaxed);
         self.bring(Stage::Leave, Stage::Left, LEAVE_MAX)?;
-        self.takeover.states().map(FromOld::Left).map_err(|error| error.to_string())
+        let state = self.takeover.states().map_err(|error| error.to_string())?;
+        // Nobody looks at them any more here.
+        tracing::debug!(frames = self.takeover.frames_in_use(&state), "packets that waited are given up");
+        Ok(FromOld::Left(state))
     }
 
     /// Whether a function has left its ports, or is about to.

@@ -26,7 +26,7 @@ pub use self::stage::Stage;
 use crate::takeover::{PortsOffer, PortsState};
 
 /// Set in the environment of a process that is to take over, whose standard input is the channel.
-const TAKES_OVER: &str = "KAIDO_TAKES_OVER";
+pub(crate) const TAKES_OVER: &str = "KAIDO_TAKES_OVER";
 
 /// Why no other process took over from this one, which has begun anew.
 pub(crate) const FAILED_UPGRADE: &str = "KAIDO_FAILED_UPGRADE";
