@@ -200,6 +200,12 @@ fn a_socket_goes_on_where_it_was_given_up() {
             assert!(matches!(other, Err(Error::SharedOptions { what: "multi-buffer" })), "{other:?}");
             // SAFETY: as above; nothing is adopted.
             let other = unsafe { builder.clone().mode(BindMode::ZeroCopy).adopt(Arc::clone(&fd), &umem) };
+            assert!(matches!(other, Err(Error::SharedOptions { what: "the bind mode" })), "{other:?}");
+            // Memory of which no socket is known leaves it to the kernel's word.
+            // SAFETY: mapped for this test alone and never unmapped.
+            let unknown = unsafe { Umem::adopt(area(), UMEM_LEN, UmemConfig::default()) }.unwrap();
+            // SAFETY: as above; nothing is adopted.
+            let other = unsafe { builder.clone().mode(BindMode::ZeroCopy).adopt(Arc::clone(&fd), &unknown) };
             assert!(matches!(other, Err(Error::AdoptedOptions { what: "the bind mode" })), "{other:?}");
         }
         assert_eq!(supplied, 20);
