@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
 from rig.node import Node
+from rig.pfcp import Answer, ControlPlane, choose_ue_address, create_pdr, to_access, u8
+from rig.target import SMF
 from test_durability import sessions
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
@@ -57,8 +60,8 @@ def test_what_can_change_does_while_packets_come(
     assert "DEBUG" not in node.log.read_text()
     code, said = reload(node)
     assert code == 0, said
-    assert 'pfcp.allow: not there -> ["192.0.2.0/24"]' in said
-    assert "pfcp.t1_ms: 1500 -> 500" in said
+    assert 'pfcp.allow (line 12): not there -> ["192.0.2.0/24"]' in said
+    assert "pfcp.t1_ms (line 16): 1500 -> 500" in said
     assert said.endswith("taken: 3 fields")
     # The control plane's heartbeats are a stranger's now; packets go on.
     wait_until(lambda: node.log.read_text().count("DEBUG") > 0, "more is logged")
@@ -95,9 +98,12 @@ def test_all_or_nothing(binary: Path, net: Topology, tmp_path: Path, attach: Att
     attach("--ues 2")
     good = ("[pfcp]\n", f"[pfcp]\n{STRANGER}\n")
     for change, why in (
-        (("frames = 16384", "frames = 8192"), "node.frames: 16384 -> 8192 cannot change"),
-        (('name = "n3"', 'name = "n3"\ncopy = "copy"'), 'port[n3].copy: not there -> "copy" cannot change'),
-        (("10.60.128.0/17", "10.60.64.0/18"), "ue_pool[0].ipv4"),
+        (("frames = 16384", "frames = 8192"), "node.frames (line 5): 16384 -> 8192 cannot change"),
+        (
+            ('name = "n3"', 'name = "n3"\ncopy = "copy"'),
+            'not there -> "copy" cannot change: sockets, programs',
+        ),
+        (("10.60.128.0/17", "10.60.64.0/33"), "ue_pool"),
         (("t1_ms = 1500", "t1_ms = 1"), "pfcp.t1_ms"),
         (("t1_ms = 1500", "t2_ms = 1500"), "t2_ms"),
         (("t1_ms = 1500", "t1_ms ="), "kaido.toml"),
@@ -119,3 +125,64 @@ def test_all_or_nothing(binary: Path, net: Topology, tmp_path: Path, attach: Att
     taken = "kaido_config_last_reload_successful 1"
     wait_until(lambda: taken in net.upf.run(*figures).stdout, taken)
     assert sessions(node) == 2
+
+
+def with_pool(node: Node, now: str) -> tuple[int, str]:
+    """Have the node give addresses out of another network."""
+    write(node, (next(line for line in node.pool.splitlines() if "ipv4" in line), f'ipv4 = "{now}"'))
+    return reload(node)
+
+
+def attach_ue(smf: ControlPlane) -> Answer:
+    """A session whose UE gets an address of the node."""
+    downlink = create_pdr(2, 2, u8(20, 1) + choose_ue_address())
+    return smf.establish(downlink, to_access(7))
+
+
+def test_pools_grow_and_shrink_round_the_addresses_in_use(
+    binary: Path, net: Topology, tmp_path: Path
+) -> None:
+    """And go wholly when nobody has an address of theirs; a restart finds what a reload made."""
+    node = Node(binary, net.upf, tmp_path, durability="process").start()
+    with closing(ControlPlane(net.ran, SMF)) as smf:
+        assert smf.set_up().cause == 1
+        first, second = attach_ue(smf), attach_ue(smf)
+        assert (first.ue, second.ue) == ("10.60.128.1", "10.60.128.2")
+        code, said = with_pool(node, "10.61.0.0/30")
+        assert code == 1
+        assert "2 addresses of UEs are in use that no pool would have" in said, said
+        assert with_pool(node, "10.60.128.0/30")[0] == 0
+        full = attach_ue(smf)
+        assert full.cause not in (0, 1), "both addresses of the smaller network are in use"
+        assert with_pool(node, "10.60.0.0/16")[0] == 0
+        third = attach_ue(smf)
+        assert third.ue == "10.60.0.1"
+        # What is given back comes to the pool that is in force, and a restart keeps that pool.
+        assert smf.delete(first).cause == 1
+        assert node.process is not None
+        node.process.kill()
+        node.process.wait()
+        node.pool = node.pool.replace("10.60.128.0/17", "10.60.0.0/16")
+        node.start()
+        assert sessions(node) == 2
+        assert with_pool(node, "10.60.128.0/30")[0] == 1, "the third UE has an address of the larger one"
+        assert smf.delete(third).cause == 1
+        assert with_pool(node, "10.60.128.0/30")[0] == 0
+        assert attach_ue(smf).ue == first.ue
+        assert smf.delete(second).cause == 1
+    assert node.stop() == 0
+
+
+def test_a_control_plane_that_is_named_is_asked_at_once(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """And not any more when it is gone from the file; its association stands."""
+    node = Node(binary, net.upf, tmp_path).start()
+    with closing(ControlPlane(net.ran, SMF)) as smf:
+        write(node, ("[pfcp]\n", f'[pfcp]\ncontrol_planes = ["{SMF}"]\n'))
+        assert reload(node)[0] == 0
+        setup = smf.reports.get(timeout=10)
+        assert setup[1] == 5
+        wait_until(lambda: attach_ue(smf).cause == 1, "the association stands")
+        write(node)
+        assert reload(node)[0] == 0
+        assert attach_ue(smf).cause == 1
+    assert node.stop() == 0

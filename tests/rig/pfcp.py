@@ -21,7 +21,7 @@ ESTABLISHMENT, MODIFICATION, DELETION = 50, 52, 54
 ANSWER_S, SILENCE_S = 10.0, 0.3
 
 #: What the other side asks by itself, with the type of the response: it is told yes.
-_ITS_REQUESTS = {7: 8, 12: 13, 56: 57}
+_ITS_REQUESTS = {SETUP: 6, 7: 8, 12: 13, 56: 57}
 
 
 def ie(kind: int, value: bytes = b"", length: int | None = None) -> bytes:
@@ -72,6 +72,11 @@ def choose(teid: int | None = None, address: str = "10.100.3.1") -> bytes:
 def ue_address(address: str, *, destination: bool) -> bytes:
     """A UE IP Address (8.2.62)."""
     return ie(93, bytes([0x06 if destination else 0x02]) + ipaddress.ip_address(address).packed)
+
+
+def choose_ue_address() -> bytes:
+    """A UE IP Address that the user plane chooses, of IPv4 (8.2.62: CHV4)."""
+    return ie(93, b"\x10")
 
 
 def create_pdr(pdr: int, far: int, pdi: bytes, *more: bytes) -> bytes:
@@ -173,6 +178,13 @@ class Answer:
         return int.from_bytes(value[1:9])
 
     @property
+    def ue(self) -> str:
+        """The IPv4 address that was chosen for the UE."""
+        created = self.value(8)
+        assert created is not None
+        return str(ipaddress.ip_address(dict(elements(created))[93][1:5]))
+
+    @property
     def teid(self) -> int:
         """The TEID that was chosen for the only PDR that asked."""
         created = self.value(8)
@@ -232,6 +244,7 @@ class ControlPlane:
                 seid = 0 if octets[0] & 1 else None
                 sequence = int.from_bytes(octets[12:15]) if octets[0] & 1 else sequence
                 mine = b"" if kind == 56 else node_id(self.address)
+                mine += u32(96, self.started) if kind == SETUP else b""
                 self.send(message(_ITS_REQUESTS[kind], sequence, mine + u8(19, 1), seid))
                 self.reports.put(octets)
             else:

@@ -60,6 +60,9 @@ pub struct ReloadedField {
     pub before: Option<String>,
     /// What the file says.
     pub now: Option<String>,
+    /// The line where it says it, from 1; none where it does not.
+    #[serde(default)]
+    pub line: Option<usize>,
     /// Why it cannot change while the node runs.
     pub refused: Option<String>,
 }

@@ -47,9 +47,12 @@ impl FunctionPeer {
         &self,
         question: impl FnOnce(&mut dyn super::view::FunctionView) -> T + Send + 'static,
     ) -> Result<T, String> {
-        self.questions
-            .ask(question)
-            .ok_or_else(|| format!("the control loop of function \"{}\" does not answer", self.name))
+        self.questions.ask(question).ok_or_else(|| self.silent())
+    }
+
+    /// That it does not answer.
+    pub(crate) fn silent(&self) -> String {
+        format!("the control loop of function \"{}\" does not answer", self.name)
     }
 }
 
@@ -100,7 +103,7 @@ impl NodeView<'_, '_> {
     fn hang_up(&mut self) {
         match self.reload(false) {
             Ok(Reloaded { fields, taken }) => {
-                for ReloadedField { field, before, now, refused } in fields {
+                for ReloadedField { field, before, now, refused, .. } in fields {
                     let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
                     match refused {
                         None => tracing::info!(field, before, now, "the configuration differs"),

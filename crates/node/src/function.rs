@@ -32,7 +32,10 @@ use super::worker_set::WorkerSet;
 use crate::api::Status;
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
 use crate::show::target::ControlTarget;
-pub use crate::view::{CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
+pub use crate::view::{
+    CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal,
+    own_question, reply,
+};
 
 /// Longest sleep of a control loop: how soon a signal, or the end of a worker, is noticed.
 const PACE_NS: i64 = 50_000_000;
@@ -140,11 +143,6 @@ pub trait ConfiguredFunction: Any + Send + Sync {
     /// whether AF_XDP would copy its packets; none where that is not known.
     fn advise_datapath(&self, _copies: &[Option<bool>], _frames: u64) -> Option<DatapathAdvice> {
         None
-    }
-
-    /// Fields, as `pfcp.allow`, that [`FunctionView::reload`] can change; none that lists of tables have, but for all of the list.
-    fn changeable(&self) -> &'static [&'static str] {
-        &[]
     }
 
     /// Runs until the node is to stop.
@@ -328,7 +326,7 @@ impl ControlLoop {
     }
 
     /// The loop of a function that no control protocol drives: questions, until the node is to stop, `failed` says so, or the ports
-    /// are to be [handed over](OpenPorts::hand_over): then its stage is [`Stage::Leave`].
+    /// are to be [handed over](Self::hand_over): then its stage is [`Stage::Leave`].
     pub fn run(&mut self, view: &mut dyn FunctionView, failed: impl Fn() -> bool) {
         while !self.is_stopping() && !failed() {
             match self.stage() {

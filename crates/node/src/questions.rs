@@ -12,7 +12,7 @@ use super::view::FunctionView;
 /// Questions that may wait.
 const WAITING_MAX: usize = 16;
 /// Longest wait for an answer: less than a client of the control socket waits.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
 type Question = Box<dyn FnOnce(&mut dyn FunctionView) + Send>;
 
@@ -48,6 +48,14 @@ impl QuestionSender {
         &self,
         question: impl FnOnce(&mut dyn FunctionView) -> T + Send + 'static,
     ) -> Option<T> {
+        self.begin(question)?.recv_timeout(PATIENCE).ok()
+    }
+
+    /// As [`Self::ask`], without waiting for the answer; `None` when the control loop has ended.
+    pub(crate) fn begin<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut dyn FunctionView) -> T + Send + 'static,
+    ) -> Option<Receiver<T>> {
         let (answer, answered) = sync_channel(1);
         let question: Question = Box::new(move |view| {
             // Who has given up meanwhile needs no answer.
@@ -55,7 +63,7 @@ impl QuestionSender {
         });
         self.questions.try_send(question).ok()?;
         self.notifier.notify();
-        answered.recv_timeout(PATIENCE).ok()
+        Some(answered)
     }
 
     /// Wakes the control loop.

@@ -1,24 +1,33 @@
 //! `kaido reload` and SIGHUP: a running node reads its configuration again, and takes what can change; all of it, or nothing.
 
+//!
+//! ```text
+//!  node ──read, compare──▶ prepare ──▶ control loop A: ready, and waits ┐
+//!                        └▶ prepare ──▶ control loop B: ready, and waits ┴▶ all are: commit ─▶ both take it
+//!                                                                        └▶ one refuses: both drop it
+//! ```
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use miette::Report;
 
 use crate::api::{Reloaded, ReloadedField};
 use crate::config::difference::{Difference, differences};
+use crate::config::reload::is_within;
+use crate::config::{FunctionSchema, Reload, reload_of};
 use crate::control::FunctionPeer;
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, NetworkFunction};
 use crate::log;
+use crate::questions::PATIENCE;
+use crate::view::ReloadRefusal;
 
-/// Fields that every node can change.
-const OF_EVERY_NODE: &[&str] = &["log.level"];
-/// Why others cannot.
-const REFUSED: &str =
-    "sockets, tables or workers are made of it: `kaido upgrade` takes the file over without a gap";
+/// Why a field cannot change that no rule is for.
+const UNKNOWN: &str = "it is read when the process starts";
 
 /// How often the configuration was read again, for who scrapes the node.
 #[derive(Debug, Default)]
@@ -110,43 +119,367 @@ impl<'f> Reloader<'f> {
         let described = |report: Report| format!("{report:?}");
         let read = Config::read_with_text(&self.path, self.functions);
         let (config, text) = read.map_err(|fault| described(fault.into()))?;
+        let schemas: Vec<_> = config.functions.iter().map(|function| function.schema()).collect();
         let differing = differences(&self.text, &text).map_err(|error| error.to_string())?;
-        let changeable: Vec<&str> = config
-            .functions
-            .iter()
-            .flat_map(|function| function.changeable())
-            .chain(OF_EVERY_NODE)
-            .copied()
-            .collect();
-        let shown = |difference: Difference| {
-            let may = changeable.contains(&difference.pattern().as_str());
-            let Difference { field, before, now } = difference;
-            ReloadedField { field, before, now, refused: (!may).then(|| REFUSED.to_owned()) }
-        };
-        let fields: Vec<ReloadedField> = differing.into_iter().map(shown).collect();
-        let taken = !is_question && fields.iter().all(|field| field.refused.is_none());
-        if taken && !fields.is_empty() {
-            self.take(config, text, peers)?;
+        let patterns: Vec<_> = differing.iter().map(|difference| difference.pattern.clone()).collect();
+        let mut fields: Vec<_> = differing.into_iter().map(|differs| shown(differs, &schemas)).collect();
+        if fields.is_empty() || fields.iter().any(|field| field.refused.is_some()) {
+            return Ok(Reloaded { taken: !is_question && fields.is_empty(), fields });
+        }
+        let config = Arc::new(config);
+        let ready = prepare(&config, peers)?;
+        for refusal in &ready.refusals {
+            let mut refused =
+                fields.iter_mut().zip(&patterns).filter(|(_, own)| is_within(own, refusal.path));
+            // All fields of the section: none of them can be told to be at fault.
+            let mut is_shown = false;
+            for (field, _) in &mut refused {
+                (field.refused, is_shown) = (Some(refusal.why.clone()), true);
+            }
+            if !is_shown {
+                return Err(format!("{}: {}", refusal.path, refusal.why));
+            }
+        }
+        let taken = !is_question && ready.refusals.is_empty();
+        if taken {
+            ready.commit();
+            log::set_level(&config.base);
+            self.text = text;
         }
         Ok(Reloaded { fields, taken })
     }
+}
 
-    /// Has the functions take a configuration of which each differing field can change.
-    fn take(&mut self, config: Config, text: String, peers: &[FunctionPeer]) -> Result<(), String> {
-        let config = Arc::new(config);
-        // Nothing is done before all have said that they hear: what they do then cannot fail.
-        peers.iter().try_for_each(|peer| peer.ask(|_| ()))?;
-        for (at, peer) in peers.iter().enumerate() {
-            let config = config.clone();
-            peer.ask(move |view| {
-                if let Some(function) = config.functions.get(at) {
-                    let function: &dyn ConfiguredFunction = &**function;
-                    view.reload(function);
-                }
-            })?;
+/// A field that differs, and whether it can change.
+fn shown(difference: Difference, schemas: &[FunctionSchema]) -> ReloadedField {
+    let Difference { field, pattern, before, now, line } = difference;
+    let refused = match reload_of(schemas, &pattern) {
+        Some(Reload::Changes(_)) => None,
+        Some(Reload::Restart(why)) => Some(why.to_owned()),
+        None => Some(UNKNOWN.to_owned()),
+    };
+    ReloadedField { field, before, now, line, refused }
+}
+
+/// Functions whose control loops wait until they are told to take what they have made ready; dropped, they go on as before.
+struct Ready {
+    refusals: Vec<ReloadRefusal>,
+    loops: Vec<(SyncSender<()>, Receiver<()>)>,
+}
+
+impl Ready {
+    /// Has all take it, and waits until they have.
+    fn commit(self) {
+        for (commit, _) in &self.loops {
+            // There is room for one. Its control loop waits, whatever time has passed.
+            let _ = commit.try_send(());
         }
-        log::set_level(&config.base);
-        self.text = text;
-        Ok(())
+        for (_, done) in self.loops {
+            let _ = done.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+/// Has the control loops make a configuration ready, whose functions are theirs.
+///
+/// # Errors
+/// When one does not answer; then none takes it, not even later.
+fn prepare(config: &Arc<Config>, peers: &[FunctionPeer]) -> Result<Ready, String> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut ready = Ready { refusals: Vec::new(), loops: Vec::new() };
+    let mut preparing = Vec::new();
+    for (at, peer) in peers.iter().enumerate() {
+        let config = config.clone();
+        let (tell, told) = sync_channel(1);
+        let (commit, committed) = sync_channel(1);
+        let done = peer.questions.begin(move |view| {
+            let Some(function) = config.functions.get(at) else { return };
+            let function: &dyn ConfiguredFunction = &**function;
+            let (prepared, refusals) = match view.prepare_reload(function) {
+                Ok(prepared) => (Some(prepared), Vec::new()),
+                Err(refusals) => (None, refusals),
+            };
+            // Ends when the other end is dropped too: who asks waits for a bounded time.
+            if tell.try_send(refusals).is_ok()
+                && let Some(prepared) = prepared
+                && committed.recv().is_ok()
+            {
+                view.commit_reload(prepared);
+            }
+        });
+        ready.loops.push((commit, done.ok_or_else(|| peer.silent())?));
+        preparing.push((peer, told));
+    }
+    for (peer, told) in preparing {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        ready.refusals.extend(told.recv_timeout(patience).map_err(|_| peer.silent())?);
+    }
+    Ok(ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::Scope;
+
+    use kaido_engine::PortTotals;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::api::{Answer, TraceQuestion};
+    use crate::board::PortBoard;
+    use crate::config::{Base, FilePart, Findings, ReloadRule, schema_of};
+    use crate::function::FunctionContext;
+    use crate::questions::{QuestionQueue, questions};
+    use crate::view::{FunctionStatus, FunctionView, PreparedReload};
+
+    /// A function with one field that can change, `log.level`, and one that its control loop refuses where it is 13.
+    struct Lamp(&'static str);
+
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct LampConfig {
+        #[serde(skip)]
+        base: Base,
+        #[serde(skip)]
+        name: &'static str,
+        /// What is lit.
+        lamp: LampTable,
+    }
+
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct LampTable {
+        /// Hours a day.
+        hours: u8,
+        /// In it.
+        oil: Option<u8>,
+    }
+
+    impl Lamp {
+        const RELOAD: &'static [ReloadRule] = &[
+            ReloadRule::changes("lamp.hours", "from now on"),
+            ReloadRule::restart("lamp.oil", "the lamp is closed"),
+        ];
+
+        fn schema_of(name: &'static str) -> FunctionSchema {
+            let schema = schema_of::<LampConfig>;
+            FunctionSchema { name, title: "Lamp", vlans: false, schema, reload: Self::RELOAD }
+        }
+    }
+
+    impl NetworkFunction for Lamp {
+        fn schema(&self) -> FunctionSchema {
+            Self::schema_of(self.0)
+        }
+
+        fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
+            let config: LampConfig = part.read()?;
+            Ok(Box::new(LampConfig { base: part.base, name: self.0, ..config }))
+        }
+
+        fn families(&self) -> &'static [kaido_metrics::Family] {
+            &[]
+        }
+    }
+
+    impl ConfiguredFunction for LampConfig {
+        fn schema(&self) -> FunctionSchema {
+            Lamp::schema_of(self.name)
+        }
+
+        fn base(&self) -> &Base {
+            &self.base
+        }
+
+        fn check(&self, findings: &mut Findings) {
+            // Oil burns an hour a measure.
+            if self.lamp.hours > self.lamp.oil.map_or(24, |oil| oil.saturating_mul(24)) {
+                findings.add(0..0, "lamp.hours", "no such day", "up to 24");
+            }
+        }
+
+        fn summary(&self) -> String {
+            String::new()
+        }
+
+        fn run(&self, _: FunctionContext) -> miette::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a function's control loop has taken.
+    #[derive(Default)]
+    struct LampView {
+        hours: u8,
+        refuses: bool,
+        prepared: usize,
+    }
+
+    impl FunctionView for LampView {
+        fn status(&mut self, _: Vec<PortTotals>) -> FunctionStatus {
+            unreachable!("nobody asks")
+        }
+
+        fn answer(&mut self, _: &Value) -> Option<Value> {
+            None
+        }
+
+        fn trace(&mut self, _: TraceQuestion) -> Answer {
+            Answer::TraceEnded
+        }
+
+        fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+            let config = config.downcast_ref::<LampConfig>().unwrap();
+            self.prepared += 1;
+            if self.refuses {
+                return Err(vec![ReloadRefusal { path: "lamp", why: "it burns".to_owned() }]);
+            }
+            Ok(Box::new(config.lamp.hours))
+        }
+
+        fn commit_reload(&mut self, prepared: PreparedReload) {
+            self.hours = *prepared.downcast::<u8>().unwrap();
+        }
+    }
+
+    const LAMPS: &[&dyn NetworkFunction] = &[&Lamp("lamp"), &Lamp("lantern")];
+    const FILE: &str = "function = [\"lamp\", \"lantern\"]\n[lamp]\nhours = 3\n";
+
+    /// A file of two functions, and what is in force of it.
+    struct Node {
+        folder: PathBuf,
+        file: PathBuf,
+        reloader: Reloader<'static>,
+        peers: Vec<FunctionPeer>,
+        loops: Vec<(QuestionQueue, LampView)>,
+    }
+
+    impl Node {
+        fn start(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("kaido-reload-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let file = folder.join("kaido.toml");
+            std::fs::write(&file, FILE).unwrap();
+            let (_, text) = Config::read_with_text(&file, LAMPS).unwrap();
+            let reloader = Reloader::new(&file, text, LAMPS).unwrap();
+            let (mut peers, mut loops) = (Vec::new(), Vec::new());
+            for lamp in LAMPS {
+                let (questions, queue) = questions().unwrap();
+                let board = PortBoard::default();
+                peers.push(FunctionPeer { name: lamp.name(), board, workers: Vec::new(), questions });
+                loops.push((queue, LampView::default()));
+            }
+            Self { folder, file, reloader, peers, loops }
+        }
+
+        /// Reads the file again while the control loops turn.
+        fn reload(&mut self, text: &str, is_question: bool) -> Result<Reloaded, String> {
+            std::fs::write(&self.file, text).unwrap();
+            let stop = AtomicBool::new(false);
+            let Self { reloader, peers, loops, .. } = self;
+            std::thread::scope(|scope| {
+                loops.iter_mut().for_each(|own| turn(scope, own, &stop));
+                let reloaded = reloader.reload(is_question, peers);
+                stop.store(true, Ordering::Relaxed);
+                reloaded
+            })
+        }
+
+        fn hours(&self) -> Vec<u8> {
+            self.loops.iter().map(|(_, view)| view.hours).collect()
+        }
+    }
+
+    impl Drop for Node {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.folder).unwrap();
+        }
+    }
+
+    fn turn<'s>(scope: &'s Scope<'s, '_>, own: &'s mut (QuestionQueue, LampView), stop: &'s AtomicBool) {
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                own.0.serve(&mut own.1);
+                std::thread::yield_now();
+            }
+            own.0.serve(&mut own.1);
+        });
+    }
+
+    fn with_hours(hours: u8) -> String {
+        FILE.replace("hours = 3", &format!("hours = {hours}"))
+    }
+
+    fn refused(reloaded: &Reloaded) -> Vec<(&str, Option<&str>)> {
+        reloaded.fields.iter().map(|field| (field.field.as_str(), field.refused.as_deref())).collect()
+    }
+
+    #[test]
+    fn all_functions_take_what_can_change() {
+        let mut node = Node::start("taken");
+        let reloaded = node.reload(&with_hours(5), true).unwrap();
+        assert_eq!((reloaded.taken, node.hours()), (false, vec![0, 0]));
+        let reloaded = node.reload(&with_hours(5), false).unwrap();
+        assert_eq!((refused(&reloaded), reloaded.fields[0].line), (vec![("lamp.hours", None)], Some(3)));
+        assert_eq!((reloaded.taken, node.hours()), (true, vec![5, 5]));
+        // It is in force: nothing differs any more.
+        let reloaded = node.reload(&with_hours(5), false).unwrap();
+        assert_eq!((reloaded.taken, reloaded.fields.len()), (true, 0));
+        assert_eq!(node.reloader.counts().results(), [("taken", 2), ("refused", 0)]);
+    }
+
+    #[test]
+    fn nothing_changes_where_a_field_cannot() {
+        let mut node = Node::start("field");
+        let text = format!("{}oil = 1\n[node]\nworkers = 2\n", with_hours(5));
+        let reloaded = node.reload(&text, false).unwrap();
+        let workers = "frames, tables and workers are made of it";
+        let oil = "the lamp is closed";
+        let wanted = [("lamp.hours", None), ("lamp.oil", Some(oil)), ("node.workers", Some(workers))];
+        assert_eq!(refused(&reloaded), wanted);
+        assert_eq!((reloaded.taken, node.hours()), (false, vec![0, 0]));
+        assert_eq!(node.loops[0].1.prepared, 0, "the functions are not asked");
+        let (_, why) = node.reloader.counts().last().unwrap();
+        assert_eq!(why.unwrap(), "lamp.oil, node.workers cannot change");
+    }
+
+    #[test]
+    fn nothing_changes_where_one_function_refuses() {
+        let mut node = Node::start("refused");
+        node.loops[1].1.refuses = true;
+        let reloaded = node.reload(&with_hours(5), false).unwrap();
+        assert_eq!(refused(&reloaded), [("lamp.hours", Some("it burns"))]);
+        assert_eq!((reloaded.taken, node.hours()), (false, vec![0, 0]));
+        assert_eq!(node.loops[0].1.prepared, 1);
+        node.loops[1].1.refuses = false;
+        assert!(node.reload(&with_hours(5), false).unwrap().taken);
+        assert_eq!(node.hours(), [5, 5]);
+    }
+
+    #[test]
+    fn nothing_changes_where_a_function_does_not_answer() {
+        let mut node = Node::start("silent");
+        // Its control loop has ended.
+        let (ended, _) = questions().unwrap();
+        node.peers[1].questions = ended;
+        let why = node.reload(&with_hours(5), false).unwrap_err();
+        assert_eq!(why, "the control loop of function \"lantern\" does not answer");
+        assert_eq!(node.hours(), [0, 0]);
+        assert!(!node.reloader.counts().is_last_taken());
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_changes_nothing() {
+        let mut node = Node::start("wrong");
+        for (text, why) in [
+            (with_hours(25), "no such day"),
+            (with_hours(5).replace("hours", "ours"), "ours"),
+            (with_hours(5).replace("= 5", "="), "kaido.toml"),
+        ] {
+            let said = node.reload(&text, false).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        assert_eq!((node.hours(), node.loops[0].1.prepared), (vec![0, 0], 0));
+        assert_eq!(node.reloader.counts().results(), [("taken", 0), ("refused", 3)]);
     }
 }

@@ -34,6 +34,18 @@ pub struct FunctionStatus {
     pub more: Value,
 }
 
+/// What a function has made ready of another configuration; of a type of its own.
+pub type PreparedReload = Box<dyn Any>;
+
+/// Why what a field says cannot be now, though it could change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadRefusal {
+    /// The field or section, without what stands for the tables of a list: `ue_pool`.
+    pub path: &'static str,
+    /// Why.
+    pub why: String,
+}
+
 /// The control side of a running function.
 pub trait FunctionView {
     /// Its status, given what its workers have counted on each port.
@@ -45,9 +57,18 @@ pub trait FunctionView {
     /// The answer to a question about traces.
     fn trace(&mut self, question: TraceQuestion) -> Answer;
 
-    /// Takes what [can change](crate::function::ConfiguredFunction::changeable) of another configuration, which is of the same type
-    /// as that with which the function was started. It cannot fail.
-    fn reload(&mut self, _config: &dyn Any) {}
+    /// Makes ready what of another configuration [can change](crate::config::ReloadRule), and does everything that may fail; nothing
+    /// changes yet. The configuration is of the same type as that with which the function was started, and has been checked. The
+    /// control loop takes no turn until this is [taken](Self::commit_reload), or dropped where another function refuses.
+    ///
+    /// # Errors
+    /// Fields that cannot be as they are now, and why.
+    fn prepare_reload(&mut self, _config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+        Ok(Box::new(()))
+    }
+
+    /// Takes what was made ready. It cannot fail.
+    fn commit_reload(&mut self, _prepared: PreparedReload) {}
 
     /// Is called in each turn of [`ControlLoop::run`](crate::function::ControlLoop::run).
     fn turn(&mut self) {}

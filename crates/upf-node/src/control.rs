@@ -15,7 +15,10 @@ use kaido_node::Stage;
 use kaido_node::api::{Answer, Count, TraceQuestion};
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
-use kaido_node::function::{ControlLoop, DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
+use kaido_node::function::{
+    ControlLoop, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, own_question,
+    reply,
+};
 use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, MsgType, Transmit, UnreportedUsage, send_all};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::key::KeyParts;
@@ -27,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 use super::api::{self, SessionsOf, UpfAnswer, UpfQuestion};
-use super::config::{StoreConfig, UpfConfig};
+use super::config::StoreConfig;
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
 use super::kernel_watch::KernelWatch;
@@ -37,6 +40,7 @@ use super::metrics::MetricsQuestion;
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
+use super::reload::{self, Changeable};
 use super::store::{NodeStore, StoreFault, StoreStatus};
 use super::trace;
 use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
@@ -537,12 +541,13 @@ impl FunctionView for UpfView<'_> {
         }
     }
 
-    fn reload(&mut self, config: &dyn Any) {
-        let Some(config) = config.downcast_ref::<UpfConfig>() else { return };
-        self.allow.clone_from(&config.pfcp.allow);
-        *self.usage_interval = Some(config.store.usage_interval());
-        let pfcp = &config.pfcp;
-        self.endpoint.set_times(pfcp.heartbeat_interval(), pfcp.retransmission(), pfcp.tell_load);
+    fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+        reload::prepare(self.endpoint.service(), config)
+    }
+
+    fn commit_reload(&mut self, prepared: PreparedReload) {
+        let Self { endpoint, allow, usage_interval, .. } = self;
+        reload::commit(prepared, Changeable { endpoint, allow, usage_interval });
     }
 
     fn answer(&mut self, question: &Value) -> Option<Value> {

@@ -20,6 +20,7 @@ mod metrics;
 mod n4_tunnels;
 mod offload;
 mod ports;
+mod reload;
 mod session;
 mod show;
 mod store;
@@ -170,17 +171,6 @@ impl ConfiguredFunction for UpfConfig {
             ports.map(|((config, of_port), &copies)| PortFacts { config, of_port, copies }).collect();
         let Advice { is_kernel, reason } = by_ports(&ports);
         Some(DatapathAdvice { is_kernel, reason, no_room: datapath::no_room_for_tables(self, frames) })
-    }
-
-    fn changeable(&self) -> &'static [&'static str] {
-        &[
-            "pfcp.allow",
-            "pfcp.heartbeat_interval_s",
-            "pfcp.n1",
-            "pfcp.t1_ms",
-            "pfcp.tell_load",
-            "store.usage_interval_s",
-        ]
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {

@@ -9,7 +9,7 @@ use kaido_engine::{KernelPath, PortId, PortTotals};
 use kaido_node::api::{Answer, TraceQuestion};
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{
-    Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned, schema_of,
+    Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, ReloadRule, Spanned, schema_of,
 };
 use kaido_node::families;
 use kaido_node::function::{
@@ -63,8 +63,13 @@ impl NetworkFunction for VxlanFunction {
 }
 
 /// What its files have.
-const SCHEMA: FunctionSchema =
-    FunctionSchema { name: "vxlan", title: "VXLAN endpoint", vlans: false, schema: schema_of::<VxlanConfig> };
+const SCHEMA: FunctionSchema = FunctionSchema {
+    name: "vxlan",
+    title: "VXLAN endpoint",
+    vlans: false,
+    schema: schema_of::<VxlanConfig>,
+    reload: &[ReloadRule::restart("vxlan", "workers have a copy of the segments")],
+};
 
 /// The whole file.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
 use super::Base;
+use super::reload::ReloadRule;
 
 /// What is allowed, in words.
 const ALLOWED: &str = "x-allowed";
@@ -30,6 +31,8 @@ pub struct FunctionSchema {
     pub vlans: bool,
     /// The schema of its sections; of sections of the base, of its further fields. See [`schema_of`].
     pub schema: fn() -> Schema,
+    /// Which of them a running node can change.
+    pub reload: &'static [ReloadRule],
 }
 
 impl FunctionSchema {
@@ -321,8 +324,27 @@ pub(super) mod testing {
 
     /// Two functions that there are not.
     pub(in crate::config) const FUNCTIONS: [FunctionSchema; 2] = [
-        FunctionSchema { name: "lamp", title: "Lamp", vlans: true, schema: schema_of::<LampConfig> },
-        FunctionSchema { name: "horn", title: "Horn", vlans: false, schema: schema_of::<HornConfig> },
+        FunctionSchema {
+            name: "lamp",
+            title: "Lamp",
+            vlans: true,
+            schema: schema_of::<LampConfig>,
+            reload: &[
+                ReloadRule::restart("lamp", "the lamp is lit"),
+                ReloadRule::changes("lamp.bulb", "at dusk"),
+                ReloadRule::changes("node.strokes", "never"),
+            ],
+        },
+        FunctionSchema {
+            name: "horn",
+            title: "Horn",
+            vlans: false,
+            schema: schema_of::<HornConfig>,
+            reload: &[
+                ReloadRule::restart("horn", "the horn sounds"),
+                ReloadRule::restart("node.strokes", "the horn has its reeds"),
+            ],
+        },
     ];
 
     #[derive(JsonSchema)]

@@ -19,14 +19,15 @@ pub fn reload(socket: &Path, json: bool, dry_run: bool) -> miette::Result<()> {
     } else {
         for field in fields {
             let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "not there".to_owned());
-            println!("{}: {} -> {}", field.field, value(&field.before), value(&field.now));
+            let line = field.line.map_or_else(String::new, |line| format!(" (line {line})"));
+            println!("{}{line}: {} -> {}", field.field, value(&field.before), value(&field.now));
             field.refused.iter().for_each(|why| println!("    cannot change: {why}"));
         }
     }
     let refused = fields.iter().filter(|field| field.refused.is_some()).count();
     match (refused, fields.len(), taken) {
         (1.., all, _) => Err(miette!(
-            help = "put these back, or `kaido upgrade`, which takes the whole file over",
+            help = "restart the node, or put these back; `kaido upgrade` takes the whole file over without a gap",
             "{refused} of {all} fields that differ cannot change while the node runs: nothing has changed"
         )),
         _ if json => Ok(()),

@@ -143,8 +143,8 @@ impl Config {
 #[derive(Debug)]
 enum Purpose {
     Heartbeat(AssociationId),
-    /// The place of the control plane in the configuration.
-    Setup(usize),
+    /// With that control plane of the configuration.
+    Setup(SocketAddr),
     ReleaseWish,
     Report(Report),
     /// The last report of a session of an association that is being released.
@@ -258,6 +258,20 @@ impl<S: SessionService> Endpoint<S> {
         self.config.tells_load = tells_load;
         self.outgoing.set_timing(retransmission);
         self.answered.set_timing(retransmission);
+    }
+
+    /// Sets up associations with these control planes from here on: at once with those that were not there before. An association
+    /// with one that is no longer there stands until the control plane releases it; it is not set up again.
+    pub fn set_control_planes(&mut self, control_planes: Vec<SocketAddr>, now: Instants) {
+        if !self.releasing {
+            let before = std::mem::take(&mut self.invited);
+            let known = |peer| before.iter().find(|known| known.peer == peer).map(|known| known.try_at);
+            let invited = control_planes
+                .iter()
+                .map(|&peer| SetupPeer { peer, try_at: known(peer).unwrap_or(Some(now.monotonic)) });
+            self.invited = invited.collect();
+        }
+        self.config.control_planes = control_planes;
     }
 
     /// Takes in a datagram. What is to be sent is appended to `out`.
@@ -514,7 +528,7 @@ impl<S: SessionService> Endpoint<S> {
         }
         let read = match &pending.purpose {
             &Purpose::Heartbeat(id) => self.heartbeat_response(now, id, frame),
-            &Purpose::Setup(place) => self.setup_response(now, from, place, frame),
+            &Purpose::Setup(peer) => self.setup_response(now, from, peer, frame),
             Purpose::ReleaseWish => self.consent(from, frame, "release"),
             Purpose::Report(report) => self.report_response(now, &pending, report, frame),
             &Purpose::LastUsage(id, _) => {
@@ -560,7 +574,7 @@ impl<S: SessionService> Endpoint<S> {
     fn given_up(&mut self, now: Instants, pending: &Pending<Purpose>) {
         match &pending.purpose {
             &Purpose::Heartbeat(id) => self.path_failed(now, id),
-            &Purpose::Setup(place) => self.retry_setup(now, place),
+            &Purpose::Setup(peer) => self.retry_setup(now, peer),
             Purpose::ReleaseWish => {}
             Purpose::Report(report) => self.report_unanswered(now, pending, report.clone()),
             &Purpose::LastUsage(id, octets) => {

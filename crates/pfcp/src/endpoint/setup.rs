@@ -185,7 +185,7 @@ impl<S: SessionService> Endpoint<S> {
             let strictly = self.config.peer_port == PeerPort::AsSeen;
             let stands = |is: &Association| is.peer == peer || !strictly && is.speaks_from(peer.ip());
             if self.associations.iter().any(stands) {
-                self.retry_setup(now, place);
+                self.retry_setup(now, peer);
                 continue;
             }
             self.invited[place].try_at = None;
@@ -194,12 +194,13 @@ impl<S: SessionService> Endpoint<S> {
                 .with(&self.config.node_id.encode())
                 .with(&encode::recovery(self.config.recovery))
                 .with(&up_features(self.config.features));
-            self.send(now, peer, request, draft.bytes(), Purpose::Setup(place), out);
+            self.send(now, peer, request, draft.bytes(), Purpose::Setup(peer), out);
         }
     }
 
-    pub(super) fn retry_setup(&mut self, now: Instants, place: usize) {
-        if let Some(invited) = self.invited.get_mut(place) {
+    /// Tries again later, unless the control plane has gone from the configuration meanwhile.
+    pub(super) fn retry_setup(&mut self, now: Instants, peer: SocketAddr) {
+        for invited in self.invited.iter_mut().filter(|invited| invited.peer == peer) {
             invited.try_at = Some(now.monotonic + self.config.setup_interval);
         }
     }
@@ -208,14 +209,14 @@ impl<S: SessionService> Endpoint<S> {
         &mut self,
         now: Instants,
         from: SocketAddr,
-        place: usize,
+        peer: SocketAddr,
         frame: &Frame<'_>,
     ) -> Result<(), Rejection> {
         let group = Group::of_message(frame.body)?;
         let node = NodeId::decode(group.mandatory(IeType::NodeId)?)?;
         let cause = cause_in(&group)?;
         let recovery = recovery_in(&group)?;
-        self.retry_setup(now, place);
+        self.retry_setup(now, peer);
         if cause != ACCEPTED {
             self.counters.requests_refused += 1;
             tracing::warn!(peer = %from, cause, "association refused");

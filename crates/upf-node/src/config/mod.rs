@@ -17,6 +17,8 @@ use kaido_node::config::{FunctionSchema, schema_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::reload::RELOAD;
+
 use self::ethernet::EthernetConfig;
 use self::gtpu::GtpuConfig;
 use self::lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
@@ -30,8 +32,13 @@ pub(crate) use self::port::{Role, UpfPort};
 pub(crate) use self::store::{DurabilityConfig, RestartConfig, StoreConfig};
 
 /// What the files of a user plane have.
-pub(crate) const SCHEMA: FunctionSchema =
-    FunctionSchema { name: "upf", title: "User plane", vlans: true, schema: schema_of::<UpfConfig> };
+pub(crate) const SCHEMA: FunctionSchema = FunctionSchema {
+    name: "upf",
+    title: "User plane",
+    vlans: true,
+    schema: schema_of::<UpfConfig>,
+    reload: RELOAD,
+};
 
 /// The whole file.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -64,8 +64,8 @@ pub use self::kernel::KernelShare;
 use self::keys::all_keys;
 use self::packed::PackedSessions;
 pub use self::paths::PathSummary;
-pub use self::pool::UePool;
 use self::pool::{Lease, UePools};
+pub use self::pool::{LeasesInUse, PreparedPools, UePool};
 use self::remote_fteids::RemoteFTeids;
 pub use self::restore::{
     CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions, recorded_volume,
@@ -199,6 +199,23 @@ impl Upf {
     /// Whether the node can choose UE addresses (UEIP of the UP Function Features).
     pub fn has_ue_pools(&self) -> bool {
         !self.ue_pools.is_empty()
+    }
+
+    /// Makes other pools ready, with the leases that there are; `None` where they are those that there are. They are to be
+    /// [taken](Self::set_ue_pools) before the next request is served.
+    ///
+    /// # Errors
+    /// When addresses are in use that none of them has.
+    pub fn prepare_ue_pools(&self, pools: Vec<UePool>) -> Result<Option<PreparedPools>, LeasesInUse> {
+        if self.ue_pools.are(&pools) {
+            return Ok(None);
+        }
+        self.ue_pools.replaced(pools).map(|pools| Some(PreparedPools(pools)))
+    }
+
+    /// Gives UE addresses from these pools from here on.
+    pub fn set_ue_pools(&mut self, pools: PreparedPools) {
+        self.ue_pools = pools.0;
     }
 
     /// Sessions from the `skip`th on, at most `limit`.

@@ -6,15 +6,20 @@ mod settings;
 use std::net::IpAddr;
 
 use kaido_node::config::{Base, FilePart, PortConfig, Prefix, Spanned};
-use kaido_node::config::{FunctionSchema, schema_of};
+use kaido_node::config::{FunctionSchema, ReloadRule, schema_of};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::check::check;
 
 /// What the files of a header remover have.
-pub(crate) const SCHEMA: FunctionSchema =
-    FunctionSchema { name: "gre", title: "GRE header removal", vlans: false, schema: schema_of::<GreConfig> };
+pub(crate) const SCHEMA: FunctionSchema = FunctionSchema {
+    name: "gre",
+    title: "GRE header removal",
+    vlans: false,
+    schema: schema_of::<GreConfig>,
+    reload: &[ReloadRule::restart("gre", "workers and programs in the kernel have a copy of the rules")],
+};
 
 /// The whole file.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kaido_node::config::socket_path;
 use kaido_node::config::{Base, FilePart, Spanned, unplaced};
-use kaido_node::config::{FunctionSchema, schema_of};
+use kaido_node::config::{FunctionSchema, ReloadRule, schema_of};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +26,38 @@ pub(crate) use self::multicast::MulticastField;
 pub(crate) use self::name::NameField;
 
 /// What the files of a router have.
-pub(crate) const SCHEMA: FunctionSchema =
-    FunctionSchema { name: "ndn", title: "NDN router", vlans: false, schema: schema_of::<NdnConfig> };
+pub(crate) const SCHEMA: FunctionSchema = FunctionSchema {
+    name: "ndn",
+    title: "NDN router",
+    vlans: false,
+    schema: schema_of::<NdnConfig>,
+    reload: RELOAD,
+};
+
+/// What a reload can change: nothing yet. Routes, strategies and faces change at run time by management commands.
+const RELOAD: &[ReloadRule] = &[
+    ReloadRule::restart("ndn", "tables, queues and workers are made of it when the router starts"),
+    ReloadRule::restart("ndn.regions", "workers read the regions without a lock"),
+    ReloadRule::restart("ndn.balance", "workers have a copy of it"),
+    ReloadRule::restart("ndn.listen", "sockets and their bounds are made of it when the router starts"),
+    ReloadRule::restart("ndn.management", "keys are read from their files when the router starts"),
+    ReloadRule::restart(
+        "ndn.face",
+        "faces of the file are made at the start: `kaido ndn face create` and `destroy` make and end others",
+    ),
+    ReloadRule::restart(
+        "ndn.route",
+        "routes of the file are registered at the start: `kaido ndn route add` and `remove` change them now",
+    ),
+    ReloadRule::restart(
+        "ndn.strategy",
+        "strategies of the file are chosen at the start: `kaido ndn strategy set` and `unset` change them now",
+    ),
+    ReloadRule::restart(
+        "ndn.cs",
+        "the Content Store is made of it: `kaido ndn cs config` lowers its bound now",
+    ),
+];
 
 /// The whole file.
 #[derive(Debug, Deserialize, JsonSchema)]

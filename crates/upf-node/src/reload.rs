@@ -1,0 +1,102 @@
+//! What a running user plane takes of its file when that is read again.
+//!
+//! What control planes and the control loop use can change; what the workers have a copy of, without lock or further load on a
+//! packet's way, cannot.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kaido_node::config::{Prefix, ReloadRule};
+use kaido_node::function::{PreparedReload, ReloadRefusal};
+use kaido_pfcp::{Endpoint, Instants, Retransmission};
+use kaido_upf::control::{PreparedPools, Upf};
+
+use crate::config::UpfConfig;
+use crate::ue_pools;
+
+const IN_SETTINGS: &str = "the workers read it without a lock from settings that they start with";
+
+/// Which fields of a user plane's own can change.
+pub(crate) const RELOAD: &[ReloadRule] = &[
+    ReloadRule::restart("gtpu", IN_SETTINGS),
+    ReloadRule::restart("network_instance", IN_SETTINGS),
+    ReloadRule::restart("ethernet", IN_SETTINGS),
+    ReloadRule::restart("forwarding_policy", IN_SETTINGS),
+    ReloadRule::restart("predefined_rule", "sessions that use the rules have been made of them"),
+    ReloadRule::restart("buffer", IN_SETTINGS),
+    ReloadRule::restart("qos", IN_SETTINGS),
+    ReloadRule::restart("pfcp", "control planes were told when they set their associations up"),
+    ReloadRule::restart("pfcp.listen", "the sockets are opened with the process"),
+    ReloadRule::changes("pfcp.control_planes", "at once"),
+    ReloadRule::changes("pfcp.allow", "from the next datagram on"),
+    ReloadRule::changes("pfcp.tell_load", "from the next message on"),
+    ReloadRule::changes("pfcp.heartbeat_interval_s", "from the next heartbeat of each peer on"),
+    ReloadRule::changes("pfcp.t1_ms", "for requests that are sent from then on"),
+    ReloadRule::changes("pfcp.n1", "for requests that are sent from then on"),
+    ReloadRule::changes("ue_pool", "for the next UE"),
+    ReloadRule::restart("store", "the journal and the memory of the counters are opened with the process"),
+    ReloadRule::changes("store.usage_interval_s", "from the next checkpoint on"),
+];
+
+/// What is ready to be taken.
+struct Prepared {
+    allow: Vec<Prefix>,
+    control_planes: Vec<SocketAddr>,
+    heartbeat_interval: Duration,
+    retransmission: Retransmission,
+    tells_load: bool,
+    usage_interval: Duration,
+    /// Where they differ from those that there are.
+    pools: Option<PreparedPools>,
+}
+
+/// What can change of a running user plane.
+pub(super) struct Changeable<'c> {
+    pub(super) endpoint: &'c mut Endpoint<Upf>,
+    pub(super) allow: &'c mut Vec<Prefix>,
+    /// Set where the configuration was read again.
+    pub(super) usage_interval: &'c mut Option<Duration>,
+}
+
+/// Makes another configuration ready.
+///
+/// # Errors
+/// Fields that cannot be as they are now.
+pub(super) fn prepare(upf: &Upf, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+    let refusal = |why: String| vec![ReloadRefusal { path: "ue_pool", why }];
+    // It is of the type with which this was started.
+    let Some(config) = config.downcast_ref::<UpfConfig>() else {
+        return Err(refusal("it is no user plane's".to_owned()));
+    };
+    let pools = ue_pools(config, upf.node());
+    if pools.is_empty() == upf.has_ue_pools() {
+        let why = if pools.is_empty() { "it is the last pool" } else { "it is the first pool" };
+        let why = format!("{why}: control planes were told when they associated who chooses UE addresses");
+        return Err(refusal(why));
+    }
+    let pools = upf.prepare_ue_pools(pools).map_err(|in_use| refusal(in_use.to_string()))?;
+    let pfcp = &config.pfcp;
+    Ok(Box::new(Prepared {
+        allow: pfcp.allow.clone(),
+        control_planes: pfcp.control_planes.iter().map(|peer| peer.0).collect(),
+        heartbeat_interval: pfcp.heartbeat_interval(),
+        retransmission: pfcp.retransmission(),
+        tells_load: pfcp.tell_load,
+        usage_interval: config.store.usage_interval(),
+        pools,
+    }))
+}
+
+/// Takes what was made ready.
+pub(super) fn commit(prepared: PreparedReload, of: Changeable<'_>) {
+    let Ok(prepared) = prepared.downcast::<Prepared>() else { return };
+    let Changeable { endpoint, allow, usage_interval } = of;
+    *allow = prepared.allow;
+    *usage_interval = Some(prepared.usage_interval);
+    endpoint.set_times(prepared.heartbeat_interval, prepared.retransmission, prepared.tells_load);
+    endpoint.set_control_planes(prepared.control_planes, Instants::now());
+    if let Some(pools) = prepared.pools {
+        endpoint.service_mut().set_ue_pools(pools);
+    }
+}
