@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use postcard::ser_flavors::{Flavor, Size};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{AppNumber, SessionIndex};
 use crate::usage::UsageSlot;
-use kaido_n4::{ApplicationId, Cause, FSeid, Imsi, Pfd, Rejection, Seid, Volume};
+use kaido_n4::{ApplicationId, Cause, FSeid, Imsi, Pfd, Rejection, Seid, Urr, Volume};
 use kaido_store::{Kind, Recorder};
 
 use super::dictionary::Dictionary;
@@ -92,6 +92,25 @@ impl SessionCounters {
             Self::None => None,
             Self::One(first) | Self::Several(first) => Some(first),
         }
+    }
+}
+
+/// Begins what is recorded of a session, behind its SEID, where its counters come next. A [`SessionState`] begins with 0 or 1.
+const COUNTERS_AHEAD: u8 = 2;
+
+/// What has to be known of all sessions before one is put into the table, so that it can be read without the rest.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RecordedCounters {
+    /// The counters, some of them several times.
+    pub(super) slots: Vec<UsageSlot>,
+    /// Whether a quota may be used up.
+    pub(super) may_stop: bool,
+}
+
+impl RecordedCounters {
+    fn of(state: &SessionState) -> Self {
+        let may_stop = state.rules.urrs.values().any(Urr::may_stop);
+        Self { slots: state.slots().collect(), may_stop }
     }
 }
 
@@ -210,9 +229,22 @@ impl PackedSessions {
     pub(super) fn read(index: SessionIndex, recorded: &[u8]) -> Option<Session> {
         let (seid, octets) = recorded.split_first_chunk()?;
         let seid = Seid(u64::from_le_bytes(*seid));
+        let octets = match octets.split_first()? {
+            (&COUNTERS_AHEAD, rest) => postcard::take_from_bytes::<RecordedCounters>(rest).ok()?.1,
+            _ => octets,
+        };
         let (state, rest) = postcard::take_from_bytes(octets).ok()?;
         let is_own = seid.0 >> 63 == 1 && u64::from(index.0) == seid.0 & 0xffff_ffff;
         (is_own && rest.is_empty()).then_some(Session { seid, index, state })
+    }
+
+    /// The counters of a session as it was recorded under a number; `None` of what is none.
+    pub(super) fn read_counters(index: SessionIndex, recorded: &[u8]) -> Option<RecordedCounters> {
+        match recorded.get(size_of::<Seid>()..)?.split_first()? {
+            (&COUNTERS_AHEAD, rest) => postcard::take_from_bytes(rest).ok().map(|(counters, _)| counters),
+            // Of a program before these were written.
+            _ => Self::read(index, recorded).map(|session| RecordedCounters::of(&session.state)),
+        }
     }
 
     /// Makes place for a session that is to be [packed](Self::pack) under its number; `false` where another has the number.
@@ -254,9 +286,12 @@ impl PackedSessions {
     /// Puts a session to rest, the first time or again, and records what it is.
     pub(super) fn put(&mut self, session: &Session) {
         self.pack(session);
-        let (Self { recorder, octets, .. }, Session { seid, index, .. }) = (self, session);
+        let (Self { recorder, octets, .. }, Session { seid, index, state }) = (self, session);
         recorder.put(Kind::Session, index.0.into(), |record| {
             record.extend_from_slice(&seid.0.to_le_bytes());
+            record.push(COUNTERS_AHEAD);
+            // Room for it grows as it is needed.
+            let _ = postcard::serialize_with_flavor(&RecordedCounters::of(state), Room(record));
             record.extend_from_slice(octets);
         });
     }

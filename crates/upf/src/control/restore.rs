@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::mpsc::{TrySendError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::SystemTime;
 
 use super::Upf;
@@ -25,7 +25,7 @@ use super::tunnel_ends::remote_fteids;
 use crate::ids::{AppNumber, SessionIndex};
 use crate::node::WorkerEvent;
 use crate::usage::UsageSlot;
-use kaido_n4::{Cause, ChooseOr, Rejection, Seid, Urr, UrrId, Volume};
+use kaido_n4::{Cause, ChooseOr, Rejection, Seid, UrrId, Volume};
 use kaido_store::Recorder;
 
 /// A record that is none of this program's format.
@@ -51,7 +51,7 @@ const BATCHES_AHEAD: usize = 8;
 type Each<'e, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'e;
 
 /// A session as it was recorded.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct RecordedSession(Session);
 
 impl RecordedSession {
@@ -60,37 +60,17 @@ impl RecordedSession {
     /// # Errors
     /// [`NoSession`].
     pub fn read(number: u64, recorded: &[u8]) -> Result<Self, NoSession> {
-        let index = u32::try_from(number).map(SessionIndex).map_err(|_| NoSession)?;
-        PackedSessions::read(index, recorded).map(Self).ok_or(NoSession)
+        PackedSessions::read(session_index(number)?, recorded).map(Self).ok_or(NoSession)
     }
 }
 
-/// Records, one behind the other.
-#[derive(Debug, Default)]
-struct Records {
-    octets: Vec<u8>,
-    /// The number of each, and where it ends.
-    ends: Vec<(u64, usize)>,
-}
-
-impl Records {
-    fn put(&mut self, number: u64, record: &[u8]) {
-        self.octets.extend_from_slice(record);
-        self.ends.push((number, self.octets.len()));
-    }
-
-    fn each<E>(&self, mut each: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
-        let mut from = 0;
-        for &(number, end) in &self.ends {
-            each(number, &self.octets[from..end])?;
-            from = end;
-        }
-        Ok(())
-    }
+/// The session that is recorded under a number.
+fn session_index(number: u64) -> Result<SessionIndex, NoSession> {
+    u32::try_from(number).map(SessionIndex).map_err(|_| NoSession)
 }
 
 /// The counters that sessions of before a restart use.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct CountersInUse {
     slots: Vec<UsageSlot>,
     /// Whether any session may use up a quota.
@@ -98,57 +78,24 @@ pub struct CountersInUse {
 }
 
 impl CountersInUse {
-    /// Looks at all sessions, of which `read` hands out the records. Another thread does as much of it as comes to it.
+    /// Looks at all sessions, of which `read` hands out the records.
     ///
     /// # Errors
     /// Those of `read`, and that of a record that is none of a session.
-    pub fn of<E: Send>(
+    pub fn of<E>(
         read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
-        fault: impl Fn(u64, NoSession) -> E + Sync,
+        fault: impl Fn(u64, NoSession) -> E,
     ) -> Result<Self, E> {
-        std::thread::scope(|scope| {
-            let (sender, given) = sync_channel::<Records>(BATCHES_AHEAD);
-            let fault = &fault;
-            let other = scope.spawn(move || {
-                let mut found = Self::default();
-                given.into_iter().try_for_each(|records| found.look(&records, fault)).map(|()| found)
-            });
-            let (mut found, mut records) = (Self::default(), Records::default());
-            let read = read(&mut |number, record| {
-                records.put(number, record);
-                if records.ends.len() < BATCH {
-                    return Ok(());
-                }
-                match sender.try_send(std::mem::take(&mut records)) {
-                    Ok(()) => Ok(()),
-                    // It has enough to do, or has met what is none.
-                    Err(TrySendError::Full(records) | TrySendError::Disconnected(records)) => {
-                        found.look(&records, fault)
-                    }
-                }
-            });
-            drop(sender);
-            let read = read.and_then(|()| found.look(&records, fault));
-            let others = other.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
-            read?;
-            found.append(others?);
-            Ok(found)
-        })
+        let mut found = Self::default();
+        read(&mut |number, record| found.look(number, record).map_err(|error| fault(number, error)))?;
+        Ok(found)
     }
 
-    fn look<E>(&mut self, records: &Records, fault: &impl Fn(u64, NoSession) -> E) -> Result<(), E> {
-        records.each(|number, record| {
-            let RecordedSession(session) =
-                RecordedSession::read(number, record).map_err(|error| fault(number, error))?;
-            self.slots.extend(session.state.slots());
-            self.may_stop = self.may_stop || session.state.rules.urrs.values().any(Urr::may_stop);
-            Ok(())
-        })
-    }
-
-    fn append(&mut self, mut others: Self) {
-        self.slots.append(&mut others.slots);
-        self.may_stop |= others.may_stop;
+    fn look(&mut self, number: u64, record: &[u8]) -> Result<(), NoSession> {
+        let counters = PackedSessions::read_counters(session_index(number)?, record).ok_or(NoSession)?;
+        self.slots.extend(counters.slots);
+        self.may_stop |= counters.may_stop;
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use kaido_n4::{
     UpdateFar, Urr, UrrId, Volume,
 };
 use kaido_store::{Kind, Recorder, changes};
-use kaido_upf::control::{CountersInUse, NoSession, RestoredSessions, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, RestoredSessions, recorded_volume};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::fixture::packets::{downlink, udp, uplink};
@@ -331,12 +331,11 @@ fn octets_that_are_no_session_are_refused() {
     assert!(life.rig.upf.is_empty());
 }
 
-/// What a node of this format has written, one session a line, is what is written now: else a node that is upgraded would not
-/// know its sessions. After a change of the layout raise `FORMAT` of the store, read the old one, and write these anew with
-/// `KAIDO_RENEW=1`.
+/// What a node of this layout has written, one session a line, is what is written now: else a node that is upgraded would not know
+/// its sessions. After a change of the layout write these anew with `KAIDO_RENEW=1`, and keep the old ones to be read.
 #[test]
-fn the_layout_of_a_recorded_session_is_that_of_its_format() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/records/sessions-1.hex");
+fn the_layout_of_a_recorded_session_stays() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/records");
     let now = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
     let mut life = Life::first();
     for mut request in shapes() {
@@ -355,8 +354,21 @@ fn the_layout_of_a_recorded_session_is_that_of_its_format() {
     let line =
         |record: &Vec<u8>| record[8..].iter().map(|octet| format!("{octet:02x}")).collect::<String>() + "\n";
     let written: String = life.kept.values().map(line).collect();
+    let file = format!("{folder}/sessions-2.hex");
     if std::env::var_os("KAIDO_RENEW").is_some() {
-        std::fs::write(file, &written).unwrap();
+        std::fs::write(&file, &written).unwrap();
     }
     assert_eq!(written, std::fs::read_to_string(file).unwrap());
+    // What was written before counters came first is read as the same.
+    let old = std::fs::read_to_string(format!("{folder}/sessions-1.hex")).unwrap();
+    assert_eq!(old.lines().count(), life.kept.len());
+    for ((&number, record), line) in life.kept.iter().zip(old.lines()) {
+        let octets = line.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        let octets = octets.map(|pair| u8::from_str_radix(pair, 16).unwrap());
+        let old: Vec<u8> = record[..8].iter().copied().chain(octets).collect();
+        assert_eq!(RecordedSession::read(number, &old), RecordedSession::read(number, record));
+        let in_use = |record: &[u8]| CountersInUse::of(|each| each(number, record), |number, _| number);
+        assert_eq!(in_use(&old), in_use(record));
+        assert!(in_use(&[&record[..8], &[3]].concat()).is_err());
+    }
 }
