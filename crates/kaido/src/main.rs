@@ -1,14 +1,17 @@
 //! Kaido: a fast, measurable user plane.
 //!
 //! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the machine,
-//! `store` at what a node keeps; `sim` is a small control plane, gNB and UEs to exercise it with; `bench` measures it.
+//! `store` at what a node keeps; `sim` is a small control plane, gNB and UEs to exercise it with; `bench` measures it. `completions`
+//! and `man` print what packages install.
 
 mod bench;
 mod heap;
+mod manual;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kaido_node::function::NetworkFunction;
 use kaido_node::{cli, signals};
 use miette::IntoDiagnostic;
@@ -40,10 +43,25 @@ enum Tool {
     Sim(Box<kaido_sim::SimArgs>),
     /// Measure Kaido on this machine.
     Bench(Box<bench::BenchArgs>),
+    /// Print what a shell completes this command line by.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual: a page for each command.
+    Man {
+        /// Where to, a folder; it is made.
+        folder: PathBuf,
+    },
+}
+
+/// The whole command line.
+fn commands() -> Command {
+    cli::commands(Arguments::command(), FUNCTIONS)
 }
 
 fn main() -> ExitCode {
-    let matches = cli::commands(Arguments::command(), FUNCTIONS).get_matches();
+    let matches = commands().get_matches();
     // Those write to more than a terminal, and must not end by half.
     if !matches!(matches.subcommand_name(), Some("run" | "sim" | "bench")) {
         signals::end_with_the_reader();
@@ -66,6 +84,8 @@ fn execute(matches: &ArgMatches) -> miette::Result<ExitCode> {
         Tool::Store(args) => return Ok(store(&args)),
         Tool::Sim(args) => kaido_sim::run(&args),
         Tool::Bench(args) => bench::run(&args),
+        Tool::Completions { shell } => manual::completions(commands(), shell),
+        Tool::Man { folder } => manual::pages(commands(), &folder),
     }?;
     Ok(ExitCode::SUCCESS)
 }
