@@ -25,5 +25,7 @@ pub(crate) fn completions(mut command: Command, shell: Shell) -> miette::Result<
 /// When the folder cannot be written to.
 pub(crate) fn pages(command: Command, folder: &Path) -> miette::Result<()> {
     let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
-    written.into_diagnostic().wrap_err_with(|| format!("the manual cannot be written to {}", folder.display()))
+    written
+        .into_diagnostic()
+        .wrap_err_with(|| format!("the manual cannot be written to {}", folder.display()))
 }

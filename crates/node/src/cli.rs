@@ -8,6 +8,7 @@ use miette::{IntoDiagnostic, Report, miette};
 use crate::config::DEFAULT_SOCKET;
 use crate::file::{self, Config};
 use crate::function::NetworkFunction;
+use crate::init_command;
 use crate::metrics;
 use crate::reload::Reloader;
 use crate::show::{self, ControlTarget};
@@ -80,7 +81,7 @@ enum NodeCommand {
 
 /// A command line with the commands of every node, and those of the functions.
 pub fn commands(command: Command, functions: &[&dyn NetworkFunction]) -> Command {
-    let command = NodeCommand::augment_subcommands(command);
+    let command = NodeCommand::augment_subcommands(command).subcommand(init_command::command(functions));
     let command = functions.iter().fold(command, |command, function| function.commands(command));
     show::with_selectors(command, functions)
 }
@@ -89,6 +90,9 @@ pub fn commands(command: Command, functions: &[&dyn NetworkFunction]) -> Command
 pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Option<miette::Result<()>> {
     if let Some(executed) = functions.iter().find_map(|function| function.execute(matches)) {
         return Some(executed);
+    }
+    if let Some(("init", given)) = matches.subcommand() {
+        return Some(init_command::run(given, functions));
     }
     NodeCommand::has_subcommand(matches.subcommand_name()?).then(|| {
         let flow = || matches.subcommand().and_then(|(_, given)| show::flow_of(given, functions));

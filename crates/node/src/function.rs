@@ -31,6 +31,7 @@ use super::upgrade::{Before, HandOver, Stage};
 use super::worker_set::WorkerSet;
 use crate::api::Status;
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
+use crate::init::FirstConfig;
 use crate::show::target::ControlTarget;
 pub use crate::view::{
     CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal,
@@ -95,6 +96,11 @@ pub trait NetworkFunction: Sync {
 
     /// Executes the command that was given; `None` where it is none of its own.
     fn execute(&self, _command: &clap::ArgMatches) -> Option<miette::Result<()>> {
+        None
+    }
+
+    /// What `kaido init` asks and writes; `None` where it has nothing to begin with.
+    fn first_config(&self) -> Option<FirstConfig> {
         None
     }
 

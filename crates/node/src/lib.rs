@@ -24,6 +24,8 @@ pub mod ethtool;
 pub mod file;
 pub mod frames;
 pub mod function;
+pub mod init;
+mod init_command;
 mod link_monitor;
 mod log;
 pub mod metrics;

@@ -10,6 +10,7 @@ mod control;
 mod control_guard;
 mod datapath;
 mod exits;
+mod init;
 mod kernel_return;
 mod kernel_watch;
 mod lag;
@@ -43,6 +44,7 @@ use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema, Por
 use kaido_node::function::{
     ConfiguredFunction, DatapathAdvice, FlowSelector, FunctionContext, NetworkFunction, Running,
 };
+use kaido_node::init::FirstConfig;
 use kaido_node::show::ControlTarget;
 use kaido_node::{Stage, StartFault};
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId};
@@ -106,6 +108,10 @@ impl NetworkFunction for UpfFunction {
 
     fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
         Ok(Box::new(UpfConfig::read(part)?))
+    }
+
+    fn first_config(&self) -> Option<FirstConfig> {
+        Some(init::FIRST_CONFIG)
     }
 
     fn families(&self) -> &'static [Family] {

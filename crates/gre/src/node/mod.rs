@@ -4,6 +4,7 @@ mod api;
 mod config;
 mod control;
 mod families;
+mod init;
 mod metrics;
 mod ports;
 mod rules;
@@ -14,6 +15,7 @@ use kaido_node::Stage;
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema};
 use kaido_node::function::{ConfiguredFunction, DatapathChoice, FunctionContext, NetworkFunction, Running};
+use kaido_node::init::FirstConfig;
 use kaido_node::port_trace::PortTraces;
 use kaido_node::show::ControlTarget;
 use miette::IntoDiagnostic;
@@ -35,6 +37,10 @@ impl NetworkFunction for GreFunction {
 
     fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
         Ok(Box::new(GreConfig::read(part)?))
+    }
+
+    fn first_config(&self) -> Option<FirstConfig> {
+        Some(init::FIRST_CONFIG)
     }
 
     fn families(&self) -> &'static [Family] {

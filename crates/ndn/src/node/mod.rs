@@ -4,6 +4,7 @@ mod client;
 mod config;
 mod control;
 mod families;
+mod init;
 mod keys;
 mod management;
 mod metrics;
@@ -22,6 +23,7 @@ use kaido_ndn_tables::{NameHash, PitSettings};
 use kaido_node::board::{Heartbeat, PortView};
 use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
+use kaido_node::init::FirstConfig;
 use kaido_node::port_trace::PortTraces;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -64,6 +66,10 @@ impl NetworkFunction for NdnFunction {
 
     fn read(&self, part: FilePart<'_>) -> Result<Box<dyn ConfiguredFunction>, toml::de::Error> {
         Ok(Box::new(NdnConfig::read(part)?))
+    }
+
+    fn first_config(&self) -> Option<FirstConfig> {
+        Some(init::FIRST_CONFIG)
     }
 
     fn families(&self) -> &'static [Family] {

@@ -5,7 +5,7 @@ mod ethernet;
 mod gtpu;
 mod lan;
 mod node;
-mod pfcp;
+pub(crate) mod pfcp;
 mod port;
 mod predefined;
 mod qos;
@@ -199,7 +199,12 @@ listen = ["10.0.0.1"]
 
     /// That, and more.
     pub(crate) fn read(more: &str) -> Result<UpfConfig, String> {
-        let text = format!("{BASE}{more}");
+        whole(&format!("{BASE}{more}"))
+    }
+
+    /// A whole file.
+    pub(crate) fn whole(text: &str) -> Result<UpfConfig, String> {
+        let text = text.to_owned();
         Config::parse(Path::new("kaido.toml"), text.clone(), FUNCTIONS)
             .map_err(|fault| format!("{fault:?}"))?;
         unchecked(&text)

@@ -150,7 +150,7 @@ fn families(
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::node) mod tests {
     use std::path::Path;
 
     use miette::Diagnostic;
@@ -171,7 +171,8 @@ pub(super) mod tests {
         whole(&format!("{BASE}{more}"))
     }
 
-    fn whole(text: &str) -> Result<GreConfig, String> {
+    /// A whole file.
+    pub(crate) fn whole(text: &str) -> Result<GreConfig, String> {
         let text = text.to_owned();
         match Config::parse(Path::new("kaido.toml"), text.clone(), FUNCTIONS) {
             Ok(_) => FilePart::whole(&text).and_then(GreConfig::read).map_err(|error| error.to_string()),

@@ -1,6 +1,6 @@
 //! The file of a GRE header remover: `function = "gre"`.
 
-mod check;
+pub(super) mod check;
 mod settings;
 
 use std::net::IpAddr;

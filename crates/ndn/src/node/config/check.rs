@@ -229,7 +229,7 @@ fn face(config: &NdnConfig, face: &FaceConfig, ends: &mut HashSet<FaceUri>, find
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::node) mod tests {
     use std::path::Path;
 
     use miette::Diagnostic;
@@ -243,7 +243,12 @@ mod tests {
     const FUNCTIONS: &[&dyn NetworkFunction] = &[&crate::NdnFunction];
 
     fn read(more: &str) -> Result<NdnConfig, String> {
-        let text = format!("function = \"ndn\"\n{more}");
+        whole(&format!("function = \"ndn\"\n{more}"))
+    }
+
+    /// A whole file.
+    pub(in crate::node) fn whole(text: &str) -> Result<NdnConfig, String> {
+        let text = text.to_owned();
         match Config::parse(Path::new("kaido.toml"), text.clone(), FUNCTIONS) {
             Ok(_) => FilePart::whole(&text).and_then(NdnConfig::read).map_err(|error| error.to_string()),
             Err(fault) => {

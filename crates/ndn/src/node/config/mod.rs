@@ -1,7 +1,7 @@
 //! The file of an NDN router: `function = "ndn"`.
 
 mod access;
-mod check;
+pub(super) mod check;
 mod multicast;
 mod name;
 
