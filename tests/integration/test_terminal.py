@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import re
+import select
+import signal
+import subprocess
+import termios
+import time
 from pathlib import Path
 
+import pyte
 import pytest
 from conftest import Attach
-from rig.net import Topology, run, wait_until
+from rig.net import Namespace, Topology, run, wait_until
+from rig.node import Node
 
 ANSWERS = ("--n3", "n3", "--n6", "n6", "--n4", "10.100.4.1", "--smf", "10.100.4.0/24", "--dnn", "internet")
 
@@ -64,6 +73,103 @@ def test_questions_are_answered_line_by_line(binary: Path, net: Topology, tmp_pa
     assert 'source = "192.0.2.0/24"' in net.upf.run(str(binary), "init", "gre", *gre).stdout
     ndn = ("--next-hop", "2001:db8::1", "--defaults", "--output", "-")
     assert "udp6://[2001:db8::1]:6363" in net.upf.run(str(binary), "init", "ndn", *ndn).stdout
+
+
+class Screen:
+    """A program in a terminal of 80 columns and 24 lines."""
+
+    def __init__(self, space: Namespace, *command: str) -> None:
+        """Start it."""
+        self.here, there = pty.openpty()
+        termios.tcsetwinsize(there, (24, 80))
+        self.process = space.start(*command, stdin=there, stdout=there, stderr=there)
+        os.close(there)
+        self.screen = pyte.Screen(80, 24)
+        self.stream = pyte.ByteStream(self.screen)
+
+    def shows(self, wanted: str, seconds: float = 20) -> None:
+        """Wait until it shows something."""
+        deadline = time.monotonic() + seconds
+        while not any(wanted in line for line in self.screen.display):
+            assert time.monotonic() < deadline, f"no {wanted!r} in\n" + "\n".join(self.screen.display)
+            if select.select([self.here], [], [], 0.2)[0]:
+                try:
+                    self.stream.feed(os.read(self.here, 65536))
+                except OSError:
+                    time.sleep(0.1)  # It has ended.
+
+    def press(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self.here, keys.encode())
+
+
+@pytest.mark.needs("root", "ip", "ethtool", "ping")
+def test_top_shows_a_node_live(binary: Path, net: Topology, tmp_path: Path, attach: Attach) -> None:
+    """Ports, drops, sessions, one of them with its rules, and the end of the node."""
+    node = Node(binary, net.upf, tmp_path, driver="af_packet").start()
+    sim = attach("--ues 3 --tuns 1")
+    top = Screen(net.upf, str(binary), "top", "--socket", str(node.socket), "--interval", "0.2")
+    top.shows("10.100.4.1")
+    top.shows("workers, the time that they are busy")
+    assert net.ran.pings("10.100.6.2", "-I", "ue0", "-i", "0.2", count=10)
+    top.press("3")
+    top.shows("3 of 3 sessions")
+    top.shows("10.60.0.1")
+    top.press("/10.60.0.2\r")
+    top.shows("1 of 1 sessions")
+    top.press("\r")
+    top.shows("rules as installed")
+    top.press("\x1b")
+    top.shows("1 of 1 sessions")
+    top.press("2")
+    top.shows("nothing was dropped")
+    sim.stop()
+    node.stop(signal.SIGKILL)
+    top.shows("cannot reach a node")
+    top.press("q")
+    assert top.process.wait(timeout=20) == 0
+
+
+@pytest.mark.needs("root", "ip", "ethtool", "ping")
+def test_top_prints_figures_for_programs(binary: Path, net: Topology, tmp_path: Path, attach: Attach) -> None:
+    """A line of JSON an interval; and one message where there is no node."""
+    node = Node(binary, net.upf, tmp_path, driver="af_packet").start()
+    attach("--ues 1 --tuns 1")
+    at = ("top", "--socket", str(node.socket), "--json", "--interval", "0.5", "--count", "6")
+    top = net.upf.start(str(binary), *at, stdout=subprocess.PIPE)
+    assert net.ran.pings("10.100.6.2", "-I", "ue0", "-i", "0.1", count=30)
+    out, _ = top.communicate(timeout=60)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert len(lines) == 6
+    assert lines[-1]["node_id"] == "10.100.4.1"
+    assert {port["name"] for port in lines[0]["ports"]} == {"n3", "n6"}
+    assert max(port["rx_packets_per_second"] for line in lines for port in line["ports"]) > 1
+    node.stop()
+    done = run(str(binary), *at, check=False)
+    assert done.returncode != 0
+    assert "cannot reach a node" in done.stderr
+
+
+@pytest.mark.needs("root", "ip", "ethtool")
+def test_what_is_shown_can_be_watched(binary: Path, net: Topology, tmp_path: Path, attach: Attach) -> None:
+    """In a terminal each look takes the place of the last one; elsewhere one follows the other."""
+    node = Node(binary, net.upf, tmp_path, driver="af_packet").start()
+    at = ("--socket", str(node.socket), "--watch", "0.2")
+    sessions = Screen(net.upf, str(binary), "sessions", *at)
+    sessions.shows("seid")
+    attach("--ues 1")
+    sessions.shows("10.60.0.1")
+    assert sum("seid" in line for line in sessions.screen.display) == 1
+    sessions.process.send_signal(signal.SIGINT)
+    sessions.process.wait(timeout=20)
+    for command in (("status",), ("drops",), ("show", "upf")):
+        done = run("timeout", "1", str(binary), *command, *at, "--json", check=False)
+        if command[0] == "show":
+            assert "there is nothing more to show" in " ".join(done.stderr.split())
+        else:
+            assert done.stdout.count('"answer"') > 1, command
+    refused = run(str(binary), "status", "--watch", "0", check=False)
+    assert "write seconds from 0.1 to 86400" in refused.stderr
 
 
 def test_bash_completes_commands_options_and_values(binary: Path, tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ enum Tool {
     Doctor(kaido_doctor::DoctorArgs),
     /// Check, repair, export or import what a node keeps over a restart.
     Store(kaido_store::cli::StoreArgs),
+    /// Show a running node live: ports, workers, drops, and the sessions or rules that it has.
+    Top(kaido_top::TopArgs),
     /// A small SMF, gNB and UEs: attach, send, report, detach.
     Sim(Box<kaido_sim::SimArgs>),
     /// Measure Kaido on this machine.
@@ -82,6 +84,7 @@ fn execute(matches: &ArgMatches) -> miette::Result<ExitCode> {
     match Arguments::from_arg_matches(matches).into_diagnostic()?.command {
         Tool::Doctor(args) => return kaido_doctor::run(&args, FUNCTIONS),
         Tool::Store(args) => return Ok(store(&args)),
+        Tool::Top(args) => kaido_top::run(&args, FUNCTIONS),
         Tool::Sim(args) => kaido_sim::run(&args),
         Tool::Bench(args) => bench::run(&args),
         Tool::Completions { shell } => manual::completions(commands(), shell),

@@ -11,7 +11,7 @@ use crate::function::NetworkFunction;
 use crate::init_command;
 use crate::metrics;
 use crate::reload::Reloader;
-use crate::show::{self, ControlTarget};
+use crate::show::{self, ControlTarget, Watch};
 
 // No doc comment: it would describe the whole command line.
 #[derive(Debug, Subcommand)]
@@ -29,15 +29,27 @@ enum NodeCommand {
         config: PathBuf,
     },
     /// Show what a running node is and does.
-    Status(ControlTarget),
+    Status {
+        #[command(flatten)]
+        at: ControlTarget,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Count the packets that did not come out, by port and reason.
-    Drops(ControlTarget),
+    Drops {
+        #[command(flatten)]
+        at: ControlTarget,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Show what a function of a running node has done, beyond its status.
     Show {
         /// Its name, as the configuration has it.
         function: String,
         #[command(flatten)]
         at: ControlTarget,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Show the way of each packet of a session, or of a port where there are no sessions: rules, verdict and time.
     Trace {
@@ -107,9 +119,11 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
                 println!("{}: good: {}", config.display(), read.summary());
                 Ok(())
             }
-            NodeCommand::Status(at) => show::status(&at.socket, at.json, functions),
-            NodeCommand::Drops(at) => show::drops(&at.socket, at.json),
-            NodeCommand::Show { function, at } => show_function(&function, &at, functions),
+            NodeCommand::Status { at, watch } => watch.run(|| show::status(&at.socket, at.json, functions)),
+            NodeCommand::Drops { at, watch } => watch.run(|| show::drops(&at.socket, at.json)),
+            NodeCommand::Show { function, at, watch } => {
+                watch.run(|| show_function(&function, &at, functions))
+            }
             NodeCommand::Trace { at, trace } => show::trace(&at.socket, at.json, &trace, flow()),
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
             NodeCommand::Reload { at, dry_run } => show::reload(&at.socket, at.json, dry_run),

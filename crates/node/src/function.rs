@@ -32,6 +32,7 @@ use super::worker_set::WorkerSet;
 use crate::api::Status;
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
 use crate::init::FirstConfig;
+use crate::listing::Listing;
 use crate::show::target::ControlTarget;
 pub use crate::view::{
     CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal,
@@ -101,6 +102,11 @@ pub trait NetworkFunction: Sync {
 
     /// What `kaido init` asks and writes; `None` where it has nothing to begin with.
     fn first_config(&self) -> Option<FirstConfig> {
+        None
+    }
+
+    /// What it has many of, for `kaido top`.
+    fn listing(&self) -> Option<Listing> {
         None
     }
 

@@ -27,6 +27,7 @@ pub mod function;
 pub mod init;
 mod init_command;
 mod link_monitor;
+pub mod listing;
 mod log;
 pub mod metrics;
 pub mod port_trace;

@@ -16,6 +16,7 @@ mod kernel_watch;
 mod lag;
 mod left;
 mod listen;
+mod listing;
 mod memory;
 mod metrics;
 mod n4_tunnels;
@@ -45,7 +46,8 @@ use kaido_node::function::{
     ConfiguredFunction, DatapathAdvice, FlowSelector, FunctionContext, NetworkFunction, Running,
 };
 use kaido_node::init::FirstConfig;
-use kaido_node::show::ControlTarget;
+use kaido_node::listing::Listing;
+use kaido_node::show::{ControlTarget, Watch};
 use kaido_node::{Stage, StartFault};
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId};
 use kaido_upf::control::{UePool, Upf};
@@ -90,6 +92,8 @@ enum UpfCommand {
         limit: usize,
         #[command(flatten)]
         of: SessionsArgs,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Show a session with its rules as they are installed.
     Session {
@@ -98,6 +102,8 @@ enum UpfCommand {
         seid: u64,
         #[command(flatten)]
         at: ControlTarget,
+        #[command(flatten)]
+        watch: Watch,
     },
 }
 
@@ -112,6 +118,10 @@ impl NetworkFunction for UpfFunction {
 
     fn first_config(&self) -> Option<FirstConfig> {
         Some(init::FIRST_CONFIG)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        Some(listing::SESSIONS)
     }
 
     fn families(&self) -> &'static [Family] {
@@ -129,10 +139,12 @@ impl NetworkFunction for UpfFunction {
     fn execute(&self, command: &clap::ArgMatches) -> Option<miette::Result<()>> {
         UpfCommand::has_subcommand(command.subcommand_name()?).then(|| {
             match UpfCommand::from_arg_matches(command).into_diagnostic()? {
-                UpfCommand::Sessions { at, skip, limit, of } => {
-                    show::sessions(&at.socket, at.json, (skip, limit), of.wanted())
+                UpfCommand::Sessions { at, skip, limit, of, watch } => {
+                    watch.run(|| show::sessions(&at.socket, at.json, (skip, limit), of.wanted()))
                 }
-                UpfCommand::Session { seid, at } => session::session(&at.socket, at.json, seid),
+                UpfCommand::Session { seid, at, watch } => {
+                    watch.run(|| session::session(&at.socket, at.json, seid))
+                }
             }
         })
     }

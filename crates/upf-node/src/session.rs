@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use kaido_node::show::{ask, print_json, table, unexpected};
+use kaido_node::show::{ask, print_json, table_text, unexpected};
 use serde_json::Value;
 
-use super::api::{KernelShare, UpfAnswer, UpfQuestion};
+use super::api::{KernelShare, SessionDetail, UpfAnswer, UpfQuestion};
 
 /// `kaido session`.
 pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()> {
@@ -14,6 +14,22 @@ pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()
     if json {
         return print_json(&answer);
     }
+    print!("{}", whole(detail));
+    Ok(())
+}
+
+/// A session with its rules, for `kaido top`.
+///
+/// # Errors
+/// When no user plane answers, or it has no such session.
+pub(crate) fn described(socket: &Path, seid: u64) -> miette::Result<String> {
+    let answer = ask(socket, &UpfQuestion::Session { seid })?;
+    let UpfAnswer::Session(detail) = &answer else { return Err(unexpected(&answer)) };
+    Ok(whole(detail))
+}
+
+/// As it is shown.
+fn whole(detail: &SessionDetail) -> String {
     let of = &detail.session;
     let bytes = |bytes: u64, packets: u64| format!("{bytes} B in {packets} packets");
     let imsi = of.imsi.clone().unwrap_or_else(|| "not told".to_owned());
@@ -27,15 +43,15 @@ pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()
         ("uplink", bytes(of.uplink_bytes, of.uplink_packets)),
         ("downlink", bytes(of.downlink_bytes, of.downlink_packets)),
     ];
-    table(&["session", ""], &rows.map(|(name, value)| vec![name.to_owned(), value]));
+    let mut text = table_text(&["session", ""], &rows.map(|(name, value)| vec![name.to_owned(), value]));
     if !detail.kernel.is_empty() {
-        println!();
         let shares = detail.kernel.iter().map(|share| vec![share.key.clone(), share_of(share)]);
-        table(&["in the kernel", ""], &shares.collect::<Vec<_>>());
+        text.push('\n');
+        text.push_str(&table_text(&["in the kernel", ""], &shares.collect::<Vec<_>>()));
     }
-    println!("\nrules as installed");
-    print!("{}", tree(&detail.rules, 1));
-    Ok(())
+    text.push_str("\nrules as installed\n");
+    text.push_str(&tree(&detail.rules, 1));
+    text
 }
 
 /// What the kernel does with packets of a key.

@@ -164,7 +164,7 @@ fn paths(paths: &[GtpuPath]) {
 }
 
 /// The first addresses of a session: an Ethernet session may have many.
-fn shown(addresses: &[String]) -> String {
+pub(super) fn shown(addresses: &[String]) -> String {
     const SHOWN: usize = 4;
     let mut text = addresses.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
     if let Some(more) = addresses.len().checked_sub(SHOWN).filter(|more| *more > 0) {

@@ -16,6 +16,7 @@ use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema};
 use kaido_node::function::{ConfiguredFunction, DatapathChoice, FunctionContext, NetworkFunction, Running};
 use kaido_node::init::FirstConfig;
+use kaido_node::listing::Listing;
 use kaido_node::port_trace::PortTraces;
 use kaido_node::show::ControlTarget;
 use miette::IntoDiagnostic;
@@ -41,6 +42,10 @@ impl NetworkFunction for GreFunction {
 
     fn first_config(&self) -> Option<FirstConfig> {
         Some(init::FIRST_CONFIG)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        Some(show::RULES)
     }
 
     fn families(&self) -> &'static [Family] {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use kaido_node::listing::{Listing, ListingPage, ListingRow};
 use kaido_node::show::{ask, print_json, table};
 
-use super::api::{GreAnswer, GreQuestion};
+use super::api::{GreAnswer, GreQuestion, GreRule};
 
 /// `kaido show gre`.
 pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
@@ -36,3 +37,22 @@ pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
     }
     Ok(())
 }
+
+/// The rules, for `kaido top`.
+pub(crate) const RULES: Listing = Listing {
+    title: "rules",
+    columns: &["rule", "verdict", "packets"],
+    directions: &["traffic"],
+    filter: None,
+    page: |socket, _, limit| {
+        let GreAnswer::Gre(status) = ask(socket, &GreQuestion::Gre)?;
+        let total = status.rules.len();
+        let row = |rule: GreRule| ListingRow {
+            key: rule.name.clone(),
+            cells: vec![rule.name, rule.verdict, rule.packets.to_string()],
+            octets: vec![rule.bytes],
+        };
+        Ok(ListingPage { total, rows: status.rules.into_iter().take(limit).map(row).collect() })
+    },
+    detail: None,
+};

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::reload::reload;
-pub use self::target::ControlTarget;
+pub use self::target::{ControlTarget, Watch};
 pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
 pub use self::upgrade::upgrade;
 use crate::api::{Answer, Count, LastReload, Port, Question, Status};
@@ -99,6 +99,11 @@ pub fn print_json(answer: &impl Serialize) -> miette::Result<()> {
 
 /// Prints rows under headings, each column as wide as its widest cell.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) {
+    print!("{}", table_text(headings, rows));
+}
+
+/// Rows under headings, each column as wide as its widest cell.
+pub fn table_text(headings: &[&str], rows: &[Vec<String>]) -> String {
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(String::len);
         cells.chain([headings[at].len()]).max().unwrap_or(0)
@@ -106,12 +111,13 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) {
     let widths: Vec<_> = (0..headings.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let padded: Vec<_> = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        println!("{}", padded.join("  ").trim_end());
+        format!("{}\n", padded.join("  ").trim_end())
     };
-    line(&mut headings.iter().copied());
+    let mut text = line(&mut headings.iter().copied());
     for row in rows {
-        line(&mut row.iter().map(String::as_str));
+        text.push_str(&line(&mut row.iter().map(String::as_str)));
     }
+    text
 }
 
 /// `kaido status`.
