@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc reference arrows clean
+.PHONY: help setup build wheel package demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ build: setup ## Build the release binary, target/release/kaido
 wheel: ## Build the Python package, target/wheels, and install it into .venv
 	@scripts/setup wheel
 	@scripts/wheel
+
+package: build ## Make the Debian package, target/package
+	@scripts/package
 
 demo: ## Set everything up and show Kaido carrying traffic, start to finish
 	@scripts/demo
