@@ -24,9 +24,7 @@ def test_a_stranger_of_n3_sends_in_no_ues_name(
 ) -> None:
     """It knows TEID and UE address; what the UE's own gNB sends goes through all the while."""
     net.ran.ip("address", "add", f"{STRANGER}/24", "dev", "gnb0")
-    # A veth device takes frames that an XDP program redirects if its other end has GRO.
-    for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-        space.run("ethtool", "-K", interface, "gro", "on")
+    net.take_redirected()
     setting = f"\n[gtpu]\nbind_gnb = {str(is_bound).lower()}\n"
     node = Node(binary, net.upf, tmp_path, driver=driver, node=f'datapath = "{datapath}"', more=setting)
     with standing(node, net) as target:

@@ -48,9 +48,7 @@ def test_congestion_marks_go_through_tunnels(
     Conformance: RFC 6040 4.1 | The kernel's sockets see on the outer header the congestion mark of the packet
     Conformance: RFC 6040 4.2 | The kernel's sockets see the field of figure 4 for each pair of headers
     """
-    # A veth device takes frames that an XDP program redirects if its other end has GRO.
-    for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-        space.run("ethtool", "-K", interface, "gro", "on")
+    net.take_redirected()
     node = Node(binary, net.upf, tmp_path, driver=driver, node=f'datapath = "{datapath}"')
     with standing(node, net) as target:
         target.gnb.close()

@@ -149,8 +149,7 @@ def test_it_runs_without_being_root(
     binary: Path, net: Topology, attach: Attach, driver: str, datapath: str
 ) -> None:
     """As another user, with the capabilities of the unit alone: traffic passes, after a kill too."""
-    for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-        space.run("ethtool", "-K", interface, "gro", "on")
+    net.take_redirected()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = folder / "kaido"
@@ -208,8 +207,7 @@ def test_it_needs_no_other_system_call(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, datapath: str
 ) -> None:
     """Start, sessions, traffic, a scrape, a reload, an upgrade and the end, as strace writes them down."""
-    for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-        space.run("ethtool", "-K", interface, "gro", "on")
+    net.take_redirected()
     traced, written = tmp_path / "traced", tmp_path / "calls"
     traced.write_text(
         f'#!/bin/sh\n[ "$1" != run ] || exec strace -f -qq -o {written} {binary} "$@"\nexec {binary} "$@"\n'

@@ -50,10 +50,9 @@ def test_a_capture_has_the_rule_in_the_comment(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, datapath: str
 ) -> None:
     """pcapng, each packet before and after; what the kernel forwards is the workers' while it is traced."""
-    # The kernel forwards by a default route, to a veth device only if the other end polls.
+    # The kernel forwards by a default route.
     net.upf.ip("route", "add", "0.0.0.0/0", "via", "10.100.6.2")
-    for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-        space.run("ethtool", "-K", interface, "gro", "on")
+    net.take_redirected()
     node = Node(binary, net.upf, tmp_path, node=f'datapath = "{datapath}"').start()
     attach("--ues 1 --tuns 1 --qfi 9")
     ping(net)

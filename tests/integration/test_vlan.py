@@ -91,8 +91,7 @@ def start(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Start]:
     def begin(
         datapath: str, n3: str, n6: str | None = None, more: str = "", node_more: str = "", **others: Any
     ) -> Node:
-        for space, interface in ((net.ran, "gnb0"), (net.dn, "eth0")):
-            space.run("ethtool", "-K", interface, "gro", "on")
+        net.take_redirected()
         quiet = "\n[gtpu]\necho_interval_s = 0\n"
         settings = f'datapath = "{datapath}"\n{node_more}'
         node = Node(binary, net.upf, tmp_path, node=settings, n3=n3, n6=n6, more=more + quiet, **others)

@@ -265,11 +265,14 @@ class Topology(Network):
         for network, gateway in ((UE_IPV4, "10.100.6.1"), (UE_IPV6, "fd00:6::1")):
             self.dn.ip("route", "add", network, "via", gateway)
 
+    def take_redirected(self) -> None:
+        """Have veth take frames that an XDP program redirects: its other end is to poll, by GRO."""
+        for space, interface in ((self.ran, "gnb0"), (self.dn, "eth0")):
+            space.run("ethtool", "-K", interface, "gro", "on")
+
     def beyond(self) -> None:
         """Default routes to the data network, a host behind it, and veth ends that take redirected frames."""
-        for space, interface in ((self.ran, "gnb0"), (self.dn, "eth0")):
-            # A frame that is redirected to veth is taken only if the other end polls: with GRO it does.
-            space.run("ethtool", "-K", interface, "gro", "on")
+        self.take_redirected()
         for prefix, gateway in (("0.0.0.0/0", "10.100.6.2"), ("::/0", "fd00:6::2")):
             self.upf.ip("route", "add", prefix, "via", gateway)
         for address in (f"{FAR}/32", f"{FAR6}/128"):

@@ -26,7 +26,7 @@ q, Ctrl-C    end
 Rates are those of the last interval. Any key goes on.";
 
 /// Draws all of it.
-pub(crate) fn draw(frame: &mut Frame<'_>, figures: &Figures, view: &mut View) {
+pub(crate) fn draw(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
     let alarms = figures.alarms();
     let shown = u16::try_from(alarms.len()).unwrap_or(u16::MAX).min(4);
     let areas = Layout::vertical([

@@ -61,18 +61,16 @@ const PACE: Duration = Duration::from_millis(50);
 pub fn run(args: &TopArgs, functions: &[&dyn NetworkFunction]) -> miette::Result<()> {
     let first = look(&args.socket)?;
     let interval = Duration::from_secs_f64(args.interval);
-    let listing = functions.iter().find(|function| first.has_function(function.name()));
-    let listing = listing.and_then(|function| function.listing());
+    let mut running = functions.iter().filter(|function| first.has_function(function.name()));
+    let listing = running.find_map(|function| function.listing());
     let sampler = Sampler::start(args.socket.clone(), interval, listing);
     let mut figures = Figures::new(first);
     if args.json {
         let mut out = std::io::stdout().lock();
-        let mut left = args.count.unwrap_or(u64::MAX);
-        while left > 0 {
-            figures.take(sampler.wait()?);
+        for _ in 0..args.count.unwrap_or(u64::MAX) {
+            figures.take(Ok(sampler.wait()?));
             let line = serde_json::to_string(&figures.as_json()).into_diagnostic()?;
             writeln!(out, "{line}").into_diagnostic()?;
-            left -= 1;
         }
         return Ok(());
     }
@@ -91,7 +89,7 @@ fn show(
 ) -> miette::Result<()> {
     let mut looks = 0;
     while !view.ends && count.is_none_or(|count| looks < count) {
-        terminal.draw(|frame| draw::draw(frame, &figures, &mut view)).into_diagnostic()?;
+        terminal.draw(|frame| draw::draw(frame, &figures, &view)).into_diagnostic()?;
         if event::poll(PACE).into_diagnostic()?
             && let Event::Key(key) = event::read().into_diagnostic()?
             && key.kind == KeyEventKind::Press

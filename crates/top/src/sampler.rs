@@ -103,9 +103,9 @@ impl Sampler {
     ///
     /// # Errors
     /// When no node answers.
-    pub(crate) fn wait(&self) -> miette::Result<Sample> {
+    pub(crate) fn wait(&self) -> miette::Result<Look> {
         let sample = self.samples.recv().map_err(|_| miette!("the node is not asked any more"))?;
-        sample.map(Ok).map_err(|why| miette!("{why}"))
+        sample.map_err(|why| miette!("{why}"))
     }
 }
 

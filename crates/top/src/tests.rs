@@ -115,7 +115,7 @@ fn listed() -> Figures {
     figures
 }
 
-fn screen(figures: &Figures, view: &mut View) -> String {
+fn screen(figures: &Figures, view: &View) -> String {
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     terminal.draw(|frame| draw(frame, figures, view)).unwrap();
     terminal.backend().to_string()
@@ -164,7 +164,7 @@ fn what_wants_a_look_is_said() {
 
 #[test]
 fn the_overview_fits_a_small_screen() {
-    let shown = screen(&figures(), &mut View::new(Some(LISTING)));
+    let shown = screen(&figures(), &View::new(Some(LISTING)));
     for wanted in [
         "kaido 0.1.0  upf 10.0.4.1  up 11 s  900 of 1000 frames free",
         " 1 overview   2 drops   3 sessions ",
@@ -179,7 +179,7 @@ fn the_overview_fits_a_small_screen() {
     // And smaller ones do no harm.
     for (columns, lines) in [(1, 1), (20, 5), (300, 100)] {
         let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
-        terminal.draw(|frame| draw(frame, &figures(), &mut View::new(Some(LISTING)))).unwrap();
+        terminal.draw(|frame| draw(frame, &figures(), &View::new(Some(LISTING)))).unwrap();
     }
 }
 
@@ -191,7 +191,7 @@ fn rows_are_sorted_as_what_they_are() {
     let order =
         |view: &View| view.sorted(&figures).iter().map(|rates| rates.row.key.clone()).collect::<Vec<_>>();
     assert_eq!(order(&view), ["10.0.0.8", "10.0.0.10", "10.0.0.9"], "by traffic");
-    let shown = screen(&figures, &mut view);
+    let shown = screen(&figures, &view);
     assert!(shown.contains("3 of 5 sessions; / filters by UE address"), "{shown}");
     assert!(shown.contains("1.00 Mbit/s") && shown.contains("uplink ▼"), "{shown}");
     press(&mut view, &figures, &[KeyCode::Char('s')]);
@@ -211,10 +211,10 @@ fn a_row_is_marked_and_all_of_it_shown() {
     assert_eq!((wanted.detail.as_deref(), wanted.list), (Some("10.0.0.10"), true));
     figures.now.detail = Some(Ok("first\nsecond\nthird".to_owned()));
     press(&mut view, &figures, &[KeyCode::Down]);
-    let shown = screen(&figures, &mut view);
+    let shown = screen(&figures, &view);
     assert!(!shown.contains("first") && shown.contains("second"), "{shown}");
     press(&mut view, &figures, &[KeyCode::End, KeyCode::End]);
-    assert!(screen(&figures, &mut view).contains("third"));
+    assert!(screen(&figures, &view).contains("third"));
     press(&mut view, &figures, &[KeyCode::Esc, KeyCode::End, KeyCode::Down]);
     assert_eq!((view.detail.is_none(), view.marked), (true, 2));
 }
@@ -227,7 +227,7 @@ fn a_filter_is_typed() {
     assert!(view.typed.is_none(), "there is nothing to filter");
     let typed = ['/', '1', 'q', '?'].map(KeyCode::Char);
     press(&mut view, &figures, &[&[KeyCode::Char('3')], &typed[..], &[KeyCode::Backspace]].concat());
-    assert!(screen(&figures, &mut view).contains("filter: 1q▏"));
+    assert!(screen(&figures, &view).contains("filter: 1q▏"));
     press(&mut view, &figures, &[KeyCode::Enter]);
     assert_eq!((view.wanted().filter.as_str(), view.ends), ("1q", false));
     press(&mut view, &figures, &[KeyCode::Char('/'), KeyCode::Char('x'), KeyCode::Esc]);
@@ -249,7 +249,7 @@ fn keys_turn_pause_help_and_end() {
     press(&mut view, &figures, &[KeyCode::Tab]);
     assert_eq!(view.tab, Tab::Overview);
     press(&mut view, &figures, &[KeyCode::BackTab, KeyCode::Char('p'), KeyCode::Char('?')]);
-    let shown = screen(&figures, &mut view);
+    let shown = screen(&figures, &view);
     assert!(shown.contains("PAUSED") && shown.contains("Rates are those of the last interval"), "{shown}");
     press(&mut view, &figures, &[KeyCode::Char('q')]);
     assert!(!view.ends, "it ends the help");

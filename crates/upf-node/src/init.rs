@@ -3,14 +3,12 @@
 use std::net::IpAddr;
 
 use kaido_node::init::{AnswerKind, Answers, FirstConfig, InitQuestion, Machine};
+use kaido_upf::node::TUNNEL_OVERHEAD_IPV4;
 
 use crate::config::pfcp::PFCP_PORT;
 
 /// A node between gNBs and a data network.
 pub(crate) const FIRST_CONFIG: FirstConfig = FirstConfig { questions: QUESTIONS, write, next };
-
-/// IPv4, UDP, GTP-U and the PDU session container.
-const TUNNEL_LEN: u32 = 44;
 
 const QUESTIONS: &[InitQuestion] = &[
     InitQuestion {
@@ -18,7 +16,7 @@ const QUESTIONS: &[InitQuestion] = &[
         value_name: "INTERFACE",
         asks: "Interface towards the gNBs (N3), or towards the SGW-U (S5/S8)",
         kind: AnswerKind::Interface,
-        proposes: |_, machine| machine.names().first().map(|name| (*name).to_owned()),
+        proposes: |_, machine| machine.first_name(),
     },
     InitQuestion {
         name: "n6",
@@ -119,11 +117,11 @@ fn next(answers: &Answers, machine: &Machine) -> Vec<String> {
     if machine.address(n6).is_none() {
         next.push(format!("give {n6} an address, and a route for what UEs send"));
     }
-    let mtu = |name: &str| machine.interface(name).map_or(0, |interface| interface.mtu);
-    if mtu(n3) < mtu(n6) + TUNNEL_LEN {
+    let mtu = |name: &str| machine.interface(name).map_or(0, |interface| interface.mtu as usize);
+    let in_tunnel = mtu(n6) + TUNNEL_OVERHEAD_IPV4;
+    if mtu(n3) < in_tunnel {
         next.push(format!(
-            "raise the MTU of {n3} and of the links to the gNBs to {}, or lower that of the UEs: else full packets are cut or refused",
-            mtu(n6) + TUNNEL_LEN
+            "raise the MTU of {n3} and of the links to the gNBs to {in_tunnel}, or lower that of the UEs: else full packets are cut or refused"
         ));
     }
     next.push(format!("have the data network send the UEs' prefixes to {n6}"));

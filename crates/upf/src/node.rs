@@ -18,7 +18,7 @@ use kaido_table::{Domain, LineSlab, RegionError, Table};
 
 use self::control_planes::ControlPlaneInbox;
 pub use self::control_planes::ControlPlaneMessage;
-pub use self::mss::{MssClamp, MssLimit};
+pub use self::mss::{MssClamp, MssLimit, TUNNEL_OVERHEAD_IPV4};
 pub use self::settings::{
     DscpMarking, EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget,
     PortRole, UdpChecksums,

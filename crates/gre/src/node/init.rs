@@ -11,7 +11,7 @@ const QUESTIONS: &[InitQuestion] = &[
         value_name: "INTERFACE",
         asks: "Interface where packets with GRE headers come in",
         kind: AnswerKind::Interface,
-        proposes: |_, machine| machine.names().first().map(|name| (*name).to_owned()),
+        proposes: |_, machine| machine.first_name(),
     },
     InitQuestion {
         name: "hosts",

@@ -185,7 +185,7 @@ mod tests {
             value_name: "NAME",
             asks: "Where",
             kind: AnswerKind::Interface,
-            proposes: |_, machine| machine.names().first().map(|name| (*name).to_owned()),
+            proposes: |_, machine| machine.first_name(),
         },
         InitQuestion {
             name: "peer",

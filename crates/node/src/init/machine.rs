@@ -41,6 +41,11 @@ impl Machine {
         sorted.into_iter().map(|interface| interface.name.as_str()).collect()
     }
 
+    /// The first of the names, as what is proposed.
+    pub fn first_name(&self) -> Option<String> {
+        self.names().first().map(|name| (*name).to_owned())
+    }
+
     /// The first address of an interface, one of IPv4 where there is any.
     pub fn address(&self, name: &str) -> Option<IpAddr> {
         let found: Vec<_> = addresses(self.interface(name)?).map(|(address, _)| address).collect();

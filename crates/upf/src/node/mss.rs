@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use super::{NodeSettings, PortRole};
 
-/// Octets that a tunnel puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
-const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
+/// Octets that a tunnel over IPv4 puts before a packet at most: IP, UDP, GTP-U with a PDU session container.
+pub const TUNNEL_OVERHEAD_IPV4: usize = 20 + 8 + 16;
+/// The same over IPv6.
 const TUNNEL_OVERHEAD_IPV6: usize = 40 + 8 + 16;
 
 /// What TCP connections may announce at most.
