@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_millis(500);
 /// Most bytes thrown away of such a client.
 const FAREWELL_BYTES: usize = 1 << 20;
+/// How long is waited for clients to be answered, when nobody else is taken in.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for anything, so that a word to stop is heard.
 const PACE: Duration = Duration::from_millis(100);
 
@@ -37,6 +40,32 @@ impl Response {
     /// A line of text.
     pub fn text(status: u16, line: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n") }
+    }
+}
+
+/// Whether who connects is taken in, as another thread wants it.
+#[derive(Debug, Default)]
+pub struct Admission {
+    stop: AtomicBool,
+    /// Nobody is to be taken in.
+    closed: AtomicBool,
+    /// Nobody is, and who was has been answered.
+    drained: AtomicBool,
+}
+
+impl Admission {
+    /// Has nobody be taken in any more; waits a while until who was has been answered.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let began = Instant::now();
+        while !self.drained.load(Ordering::Acquire) && began.elapsed() < DRAIN_MAX {
+            sleep(PACE / 100);
+        }
+    }
+
+    /// Has the endpoint end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
@@ -102,29 +131,36 @@ impl Endpoint {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is set. `answer` says what to tell a request that is well formed.
-    pub fn serve(&mut self, stop: &AtomicBool, mut answer: impl FnMut(&Request<'_>) -> Response) {
-        while !stop.load(Ordering::Relaxed) {
-            self.turn(PACE, &mut answer);
+    /// Serves until it is to stop. `answer` says what to tell a request that is well formed.
+    pub fn serve(&mut self, admission: &Admission, mut answer: impl FnMut(&Request<'_>) -> Response) {
+        while !admission.stop.load(Ordering::Relaxed) {
+            let is_open = !admission.closed.load(Ordering::Acquire);
+            self.turn(PACE, is_open, &mut answer);
+            let is_drained = self.clients.iter().all(|client| matches!(client.stage, Stage::Leaving(_)));
+            if !is_open && is_drained {
+                admission.drained.store(true, Ordering::Release);
+            }
         }
     }
 
-    /// Waits at most `wait` for something to do, and does what there is.
-    pub fn turn(&mut self, wait: Duration, mut answer: impl FnMut(&Request<'_>) -> Response) {
-        self.wait(wait);
-        self.admit();
+    /// Waits at most `wait` for something to do, and does what there is. Clients are taken in where it is open.
+    pub fn turn(&mut self, wait: Duration, is_open: bool, mut answer: impl FnMut(&Request<'_>) -> Response) {
+        self.wait(wait, is_open);
+        if is_open {
+            self.admit();
+        }
         let now = Instant::now();
         self.clients.retain_mut(|client| now <= client.deadline && client.turn(now, &mut answer));
     }
 
-    fn wait(&self, wait: Duration) {
+    fn wait(&self, wait: Duration, is_open: bool) {
         let wanted = |client: &Client| match client.stage {
             Stage::Asking(_) | Stage::Leaving(_) => PollFlags::IN,
             Stage::Reading(_) => PollFlags::OUT,
         };
-        let listener = PollFd::new(&self.listener, PollFlags::IN);
+        let listener = is_open.then(|| PollFd::new(&self.listener, PollFlags::IN));
         let clients = self.clients.iter().map(|client| PollFd::new(&client.stream, wanted(client)));
-        let mut polled: Vec<_> = [listener].into_iter().chain(clients).collect();
+        let mut polled: Vec<_> = listener.into_iter().chain(clients).collect();
         // A wait that is interrupted is a shorter one.
         let _ = poll(&mut polled, wait.try_into().ok().as_ref());
     }
@@ -139,7 +175,7 @@ impl Endpoint {
                 // Descriptors have run out, most likely: give one back, and do not turn at full speed meanwhile.
                 Err(_) => {
                     self.evict();
-                    return std::thread::sleep(PACE / 10);
+                    return sleep(PACE / 10);
                 }
             };
             if stream.set_nonblocking(true).is_err() {
@@ -296,7 +332,7 @@ mod tests {
         let mut answer = Vec::new();
         let mut chunk = [0; 65_536];
         for _ in 0..2000 {
-            endpoint.turn(Duration::from_millis(1), hello);
+            endpoint.turn(Duration::from_millis(1), true, hello);
             match stream.read(&mut chunk) {
                 Ok(0) => return String::from_utf8(answer).unwrap(),
                 Ok(read) => answer.extend_from_slice(&chunk[..read]),
@@ -327,7 +363,7 @@ mod tests {
         assert!(head.contains("Content-Length: 6\r\n") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(asked(&mut endpoint, address, b"GET /x HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
         for _ in 0..100 {
-            endpoint.turn(Duration::from_millis(1), hello);
+            endpoint.turn(Duration::from_millis(1), true, hello);
         }
         assert!(endpoint.clients.is_empty());
     }
@@ -353,7 +389,7 @@ mod tests {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(b"GET /me").unwrap();
             slow.push(stream);
-            endpoint.turn(Duration::from_millis(1), hello);
+            endpoint.turn(Duration::from_millis(1), true, hello);
             assert!(endpoint.clients.len() <= CLIENTS_MAX);
         }
         let answer = asked(&mut endpoint, address, b"GET /metrics HTTP/1.0\r\n\r\n");
@@ -361,7 +397,7 @@ mod tests {
         for client in &mut endpoint.clients {
             client.deadline = Instant::now().checked_sub(Duration::from_millis(1)).unwrap();
         }
-        endpoint.turn(Duration::ZERO, hello);
+        endpoint.turn(Duration::ZERO, true, hello);
         assert!(endpoint.clients.is_empty(), "who takes longer than its time is shown out");
     }
 
@@ -371,7 +407,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).unwrap();
         for piece in [&b"GET /metrics HT"[..], b"TP/1.1\r\nHost: a\r", b"\n\r\n"] {
             stream.write_all(piece).unwrap();
-            endpoint.turn(Duration::from_millis(5), |_| Response::text(200, &"m".repeat(8 << 20)));
+            endpoint.turn(Duration::from_millis(5), true, |_| Response::text(200, &"m".repeat(8 << 20)));
         }
         let waits = |endpoint: &Endpoint| matches!(endpoint.clients[0].stage, Stage::Reading(_));
         assert!(waits(&endpoint), "more than the socket takes at once");
@@ -387,7 +423,7 @@ mod tests {
         half.write_all(b"GET").unwrap();
         drop(half);
         for _ in 0..100 {
-            endpoint.turn(Duration::from_millis(1), hello);
+            endpoint.turn(Duration::from_millis(1), true, hello);
         }
         assert!(endpoint.clients.is_empty());
     }
@@ -395,15 +431,41 @@ mod tests {
     #[test]
     fn it_serves_until_it_is_told_to_stop() {
         let (mut endpoint, address) = endpoint();
-        let stop = AtomicBool::new(false);
+        let admission = Admission::default();
         std::thread::scope(|scope| {
-            scope.spawn(|| endpoint.serve(&stop, hello));
+            scope.spawn(|| endpoint.serve(&admission, hello));
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();
-            stop.store(true, Ordering::Relaxed);
+            admission.stop();
             assert!(answer.ends_with("\r\n\r\nhello\n"), "{answer}");
+        });
+    }
+
+    /// Who connects when it is closed waits for another endpoint of the same socket; who was here is answered.
+    #[test]
+    fn a_closed_endpoint_answers_who_is_here_and_takes_in_nobody() {
+        let (mut endpoint, address) = endpoint();
+        let mut next = Endpoint::adopt(endpoint.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let admission = Admission::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| endpoint.serve(&admission, hello));
+            let mut before = TcpStream::connect(address).unwrap();
+            before.write_all(b"GET /metrics HTTP/1.0\r\n").unwrap();
+            // It is taken in by now, most likely; where it is not, the other answers it.
+            sleep(PACE);
+            scope.spawn(|| admission.close());
+            sleep(PACE * 2);
+            let mut after = TcpStream::connect(address).unwrap();
+            after.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            before.write_all(b"\r\n").unwrap();
+            let mut answer = String::new();
+            before.read_to_string(&mut answer).unwrap();
+            assert!(answer.ends_with("hello\n"), "{answer}");
+            assert!(next.clients.is_empty());
+            assert!(told(&mut next, &mut after).ends_with("hello\n"));
+            admission.stop();
         });
     }
 }

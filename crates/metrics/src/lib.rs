@@ -12,7 +12,7 @@ mod exposition;
 mod push;
 mod request;
 
-pub use endpoint::{Endpoint, Response};
+pub use endpoint::{Admission, Endpoint, Response};
 pub use exposition::{Buckets, Exposition, Family, Format, Kind, Samples, Value};
 pub use push::{PushError, PushTarget, Pushgateway};
 pub use request::{Method, Request};

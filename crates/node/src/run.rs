@@ -217,7 +217,8 @@ impl Node {
             Err(error) => return (Err(error), started),
         };
         let hand_overs = started.iter().map(|of| of.hand_over.clone()).collect();
-        let leaving = Leaving::new(self.takeover.clone(), hand_overs, self.stop.clone());
+        let admission = exporter.as_ref().map(|exporter| exporter.admission().clone());
+        let leaving = Leaving::new(self.takeover.clone(), hand_overs, admission, self.stop.clone());
         let mut control = Control {
             server: self.server,
             node_id,

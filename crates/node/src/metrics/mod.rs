@@ -14,11 +14,10 @@ pub mod source;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kaido_metrics::{Endpoint, Format, Request, Response};
+use kaido_metrics::{Admission, Endpoint, Format, Request, Response};
 pub use kaido_metrics::{Exposition, Family, Kind};
 
 pub use self::families::{FAMILIES as NODE_FAMILIES, table};
@@ -35,7 +34,7 @@ const DROPS: &str = "/v1/drops";
 /// The thread that is scraped.
 #[derive(Debug)]
 pub struct Exporter {
-    stop: Arc<AtomicBool>,
+    admission: Arc<Admission>,
     thread: JoinHandle<()>,
 }
 
@@ -53,18 +52,23 @@ impl Exporter {
     /// # Errors
     /// When the thread cannot be made.
     pub fn start(mut endpoint: Endpoint, figures: Figures, health: Health) -> std::io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let admission = Arc::new(Admission::default());
+        let wanted = admission.clone();
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
             let mut scrape = Scrape { figures, health, fresh: None };
-            endpoint.serve(&stopped, |request| scrape.answer(request));
+            endpoint.serve(&wanted, |request| scrape.answer(request));
         })?;
-        Ok(Self { stop, thread })
+        Ok(Self { admission, thread })
+    }
+
+    /// Whether it takes in who connects.
+    pub(crate) const fn admission(&self) -> &Arc<Admission> {
+        &self.admission
     }
 
     /// Stops it.
     pub fn stop(self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.admission.stop();
         if self.thread.join().is_err() {
             tracing::error!("the metrics thread has panicked");
         }

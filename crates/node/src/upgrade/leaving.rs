@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kaido_metrics::Admission;
+
 use super::channel::Channel;
 use super::{FAILED_UPGRADE, FromNew, FromOld, HandOver, Stage, TAKES_OVER};
 use crate::api::UpgradeState;
@@ -45,16 +47,30 @@ pub(crate) struct Leaving {
     takeover: Arc<Takeover>,
     /// By function.
     functions: Vec<HandOver>,
+    /// Of the metrics endpoint, where there is one.
+    scrapes: Option<Arc<Admission>>,
     stop: Arc<AtomicBool>,
     /// Who connects from here on is the next process's.
     is_next: Arc<AtomicBool>,
 }
 
 impl Leaving {
-    pub(crate) fn new(takeover: Arc<Takeover>, functions: Vec<HandOver>, stop: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        takeover: Arc<Takeover>,
+        functions: Vec<HandOver>,
+        scrapes: Option<Arc<Admission>>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
         let failed = std::env::var(FAILED_UPGRADE).ok();
         let state = failed.map_or(Upgrade::None, Upgrade::Failed);
-        Self { state: Arc::new(Mutex::new(state)), takeover, functions, stop, is_next: Arc::default() }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            takeover,
+            functions,
+            scrapes,
+            stop,
+            is_next: Arc::default(),
+        }
     }
 
     /// How it is.
@@ -191,6 +207,10 @@ impl Leaving {
 
     fn leave(&self) -> Result<FromOld, String> {
         self.is_next.store(true, Ordering::Relaxed);
+        // Who is being answered still asks the functions, which do not answer any more once they leave.
+        if let Some(scrapes) = &self.scrapes {
+            scrapes.close();
+        }
         self.bring(Stage::Leave, Stage::Left, LEAVE_MAX)?;
         let state = self.takeover.states().map_err(|error| error.to_string())?;
         // Nobody looks at them any more here.
