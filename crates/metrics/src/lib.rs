@@ -7,12 +7,8 @@
 //! Kaido's counters are where they are counted; nothing here keeps a second copy of them. Why this is written by hand:
 //! `docs/decisions/0017-metrics-by-hand.md`.
 
-mod endpoint;
 mod exposition;
 mod push;
-mod request;
 
-pub use endpoint::{Admission, Endpoint, Response};
 pub use exposition::{Buckets, Exposition, Family, Format, Kind, Samples, Value};
 pub use push::{PushError, PushTarget, Pushgateway};
-pub use request::{Method, Request};

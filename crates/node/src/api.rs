@@ -1,49 +1,130 @@
-//! What `kaido status` and its like ask a running node: one JSON object a line, one answer a line, over
-//! a Unix socket.
+//! What may be asked of a running node, over HTTP, and the answers.
 
+mod problem;
+mod question;
 mod trace;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::problem::Problem;
+pub use self::question::{Asked, Method, Question, Reply, Role, Route};
 pub use self::trace::{
-    IN, OUT, PacketDisposition, TraceOf, TraceQuestion, TraceRead, TracedFrame, TracedPacket, TracedRule,
+    BeginTrace, EndTrace, Flow, IN, OUT, PacketDisposition, ReadTrace, TraceBegun, TraceOf, TraceRead,
+    TracedFrame, TracedPacket, TracedRule,
 };
 
-/// A question that every node answers; those of a function have names of their own in `ask`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Question {
-    /// What the node is and does.
-    Status,
-    /// Dropped packets.
-    Drops,
-    /// About a trace.
-    Trace(TraceQuestion),
-    /// Another program is to take over.
-    Upgrade {
-        /// Its file.
-        program: PathBuf,
-    },
-    /// How that is.
-    UpgradeState,
-    /// The configuration is to be read again.
-    Reload {
-        /// Only what would become of it is asked.
-        #[serde(default)]
-        dry_run: bool,
-    },
+/// What every node answers to, whatever its functions are.
+pub const ROUTES: &[Route] = &[
+    Route::of::<GetNode>(),
+    Route::of::<ListPorts>(),
+    Route::of::<ListWorkers>(),
+    Route::of::<ListDrops>(),
+    Route::of::<BeginTrace>(),
+    Route::of::<ReadTrace>(),
+    Route::of::<EndTrace>(),
+    Route::of::<Reload>(),
+    Route::of::<GetUpgrade>(),
+    Route::of::<BeginUpgrade>(),
+];
+
+/// What the node is and does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetNode {}
+
+impl Question for GetNode {
+    type Answer = Status;
+    const NAME: &'static str = "get_node";
+    const PATH: &'static str = "/v1/node";
+    const ROLE: Role = Role::Watch;
 }
 
-impl Question {
-    /// Values of `ask`.
-    pub const NAMES: [&'static str; 6] = ["status", "drops", "trace", "upgrade", "upgrade_state", "reload"];
+/// The ports of all functions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListPorts {}
+
+impl Question for ListPorts {
+    type Answer = Ports;
+    const NAME: &'static str = "list_ports";
+    const PATH: &'static str = "/v1/ports";
+    const ROLE: Role = Role::Watch;
+}
+
+/// The workers of all functions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListWorkers {}
+
+impl Question for ListWorkers {
+    type Answer = Workers;
+    const NAME: &'static str = "list_workers";
+    const PATH: &'static str = "/v1/workers";
+    const ROLE: Role = Role::Watch;
+}
+
+/// Dropped packets, by port and reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListDrops {}
+
+impl Question for ListDrops {
+    type Answer = Drops;
+    const NAME: &'static str = "list_drops";
+    const PATH: &'static str = "/v1/drops";
+    const ROLE: Role = Role::Watch;
+}
+
+/// Reads the configuration again, and takes it if all that differs can change while the node runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reload {
+    /// Only says what would become of it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Question for Reload {
+    type Answer = Reloaded;
+    const NAME: &'static str = "reload";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/v1/reload";
+    const ROLE: Role = Role::Operate;
+}
+
+/// How it is with another process that takes over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetUpgrade {}
+
+impl Question for GetUpgrade {
+    type Answer = UpgradeState;
+    const NAME: &'static str = "get_upgrade";
+    const PATH: &'static str = "/v1/upgrade";
+}
+
+/// Has another program take over while packets are forwarded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BeginUpgrade {
+    /// Its file.
+    pub program: PathBuf,
+}
+
+impl Question for BeginUpgrade {
+    type Answer = UpgradeState;
+    const NAME: &'static str = "begin_upgrade";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/v1/upgrade";
+    const ROLE: Role = Role::Operate;
 }
 
 /// What differs between the configuration in force and the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reloaded {
     /// Field by field.
     pub fields: Vec<ReloadedField>,
@@ -52,7 +133,7 @@ pub struct Reloaded {
 }
 
 /// A field that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadedField {
     /// Its path.
     pub field: String,
@@ -68,7 +149,7 @@ pub struct ReloadedField {
 }
 
 /// When the configuration was read again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastReload {
     /// Seconds since 1970.
     pub at: u64,
@@ -77,7 +158,7 @@ pub struct LastReload {
 }
 
 /// How it is with another process that is to take over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeState {
     /// The process that answers.
     pub pid: u32,
@@ -89,41 +170,29 @@ pub struct UpgradeState {
     pub failed: Option<String>,
 }
 
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
-    /// To [`Question::Status`].
-    Status(Box<Status>),
-    /// To [`Question::Drops`].
-    Drops {
-        /// Drops by port and reason.
-        drops: Vec<Drop>,
-    },
-    /// To [`TraceQuestion::Begin`].
-    TraceBegun {
-        /// Its number.
-        id: u32,
-        /// The ports of the function that has it.
-        ports: Vec<String>,
-    },
-    /// To [`TraceQuestion::Read`].
-    Trace(Box<TraceRead>),
-    /// To [`TraceQuestion::End`].
-    TraceEnded,
-    /// To [`Question::Upgrade`] and [`Question::UpgradeState`].
-    Upgrade(UpgradeState),
-    /// To [`Question::Reload`].
-    Reloaded(Reloaded),
-    /// The question was not understood.
-    Error {
-        /// Why.
-        message: String,
-    },
+/// Ports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ports {
+    /// In the order of the configuration.
+    pub ports: Vec<Port>,
+}
+
+/// Workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Workers {
+    /// In the order of their numbers.
+    pub workers: Vec<Worker>,
+}
+
+/// Dropped packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drops {
+    /// By port and reason. A reason without packets is left out.
+    pub drops: Vec<Drop>,
 }
 
 /// What the node is and does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the binary.
     pub version: String,
@@ -165,7 +234,7 @@ pub struct Status {
 }
 
 /// A port and its counters since the start, the kernel's datapath included.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
     /// Its name.
     pub name: String,
@@ -196,7 +265,7 @@ pub struct Port {
 }
 
 /// What a worker has done since the start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Nanoseconds of turning without a pause, with short pauses, and of sleeping until woken.
     pub busy_ns: u64,
@@ -215,7 +284,7 @@ pub struct Worker {
 }
 
 /// What a worker has processed of what a port received, and has sent by it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerPort {
     /// Its name.
     pub name: String,
@@ -228,7 +297,7 @@ pub struct WorkerPort {
 }
 
 /// What a worker has done on a queue that it shares; cycles are of the time stamp counter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedQueueCounts {
     /// Blocks claimed, and packets in them.
     pub blocks: u64,
@@ -255,7 +324,7 @@ pub struct SharedQueueCounts {
 }
 
 /// A named count.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     /// What was counted.
     pub name: String,
@@ -264,7 +333,7 @@ pub struct Count {
 }
 
 /// Packets dropped on a port for one reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drop {
     /// The port.
     pub port: String,

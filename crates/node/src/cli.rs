@@ -8,6 +8,7 @@ use miette::{IntoDiagnostic, Report, miette};
 use crate::config::DEFAULT_SOCKET;
 use crate::file::{self, Config};
 use crate::function::NetworkFunction;
+use crate::http;
 use crate::init_command;
 use crate::metrics;
 use crate::reload::Reloader;
@@ -88,6 +89,9 @@ enum NodeCommand {
         /// The metrics that `metrics.listen` offers, instead.
         #[arg(long)]
         metrics: bool,
+        /// The OpenAPI document of a node with all functions, instead.
+        #[arg(long, conflicts_with = "metrics")]
+        openapi: bool,
     },
 }
 
@@ -128,7 +132,12 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
             NodeCommand::Reload { at, dry_run } => show::reload(&at.socket, at.json, dry_run),
             NodeCommand::Upgrade { at, program } => show::upgrade(&at.socket, at.json, program),
-            NodeCommand::Reference { metrics } => {
+            NodeCommand::Reference { openapi: true, .. } => {
+                let document = http::openapi::openapi(functions.iter().copied());
+                println!("{}", serde_json::to_string_pretty(&document).into_diagnostic()?);
+                Ok(())
+            }
+            NodeCommand::Reference { metrics, .. } => {
                 print!("{}", if metrics { metrics_table(functions) } else { file::reference(functions) });
                 Ok(())
             }

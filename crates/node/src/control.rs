@@ -1,22 +1,27 @@
-//! The control socket of a node: what all functions have is answered here, the rest by the functions.
+//! What the node itself answers: what all functions have is answered here, the rest by the functions.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use kaido_engine::{FramePool, WorkerCounters};
+use kaido_engine::{FramePool, Notifier, WorkerCounters};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Map, Value};
 
 use super::board::PortBoard;
 use super::function::Running;
+use super::http::Pending;
 use super::questions::QuestionSender;
-use super::server::Server;
 use super::upgrade::Leaving;
-use super::view::{FunctionStatus, reply};
+use super::view::FunctionStatus;
 use super::{shown, workers};
-use crate::api::{self, Answer, LastReload, Question, Reloaded, ReloadedField, TraceOf, TraceQuestion};
+use crate::api::{
+    self, Asked, BeginTrace, BeginUpgrade, Drops, EndTrace, GetNode, GetUpgrade, LastReload, ListDrops,
+    ListPorts, ListWorkers, Ports, Problem, ReadTrace, Reload, Reloaded, ReloadedField, Reply, TraceBegun,
+    TraceOf, TraceRead, Workers,
+};
 use crate::reload::Reloader;
 
 /// Longest wait for a question: how soon the end of a function is noticed.
@@ -38,9 +43,17 @@ impl FunctionPeer {
     }
 
     /// What it says of itself.
-    fn status(&self) -> Result<FunctionStatus, String> {
+    fn status(&self) -> Result<FunctionStatus, Problem> {
         let by_workers = (0..self.board.count()).map(|at| shown::totals(&self.workers, at)).collect();
-        self.ask(move |view| view.status(by_workers))
+        self.ask(move |view| view.status(by_workers)).map_err(Problem::unavailable)
+    }
+
+    /// Asks, where an answer may be a refusal.
+    fn ask_for<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut dyn super::view::FunctionView) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.ask(question).map_err(Problem::unavailable)?
     }
 
     pub(crate) fn ask<T: Send + 'static>(
@@ -58,7 +71,9 @@ impl FunctionPeer {
 
 /// What the node answers from.
 pub(crate) struct Control<'c> {
-    pub server: Server,
+    pub questions: Receiver<Pending<Asked, Reply>>,
+    /// Is told of each question.
+    pub notifier: Arc<Notifier>,
     pub node_id: String,
     pub started: Instant,
     pub pool: &'static FramePool,
@@ -73,18 +88,26 @@ impl Control<'_> {
     /// Waits for questions, or for `wake`, and answers them.
     pub(crate) fn turn(&mut self, wake: &OwnedFd) {
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: PACE_NS };
-        let takes_in = !self.leaving.is_next();
-        let descriptors = self.server.descriptors(takes_in).chain([wake.as_fd()]);
-        let mut polled: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // A signal ends the wait early, which is as well.
-        let _ = poll(&mut polled, Some(&timeout));
+        let Self { questions, notifier, node_id, started, pool, functions, leaving, reloader, hung_up } =
+            self;
+        notifier.arm();
+        let mut first = questions.try_recv().ok();
+        if first.is_none() {
+            let polled = [notifier.as_fd(), wake.as_fd()];
+            let mut polled = polled.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            // A signal ends the wait early, which is as well.
+            let _ = poll(&mut polled, Some(&timeout));
+            first = questions.try_recv().ok();
+        }
+        notifier.disarm();
         drain(wake);
-        let Self { server, node_id, started, pool, functions, leaving, reloader, hung_up } = self;
         let mut node = NodeView { node_id, started: *started, pool, functions, leaving, reloader };
         if hung_up.swap(false, Ordering::Relaxed) {
             node.hang_up();
         }
-        server.serve(takes_in, |question| node.answer(&question));
+        for question in first.into_iter().chain(questions.try_iter()) {
+            question.answer(|asked| node.answer(&asked));
+        }
     }
 }
 
@@ -131,42 +154,38 @@ impl NodeView<'_, '_> {
         self.reloader.reload(dry_run, self.functions)
     }
 
-    fn answer(&mut self, question: &Value) -> Value {
-        let answer = match serde_json::from_value(question.clone()) {
-            Ok(Question::Status) => self.status().map(|status| Answer::Status(Box::new(status))),
-            Ok(Question::Drops) => self.drops().map(|drops| Answer::Drops { drops }),
-            Ok(Question::Trace(question)) => self.trace(question),
-            Ok(Question::Upgrade { program }) => {
-                self.leaving.begin(program).map(|()| Answer::Upgrade(self.leaving.shown()))
-            }
-            Ok(Question::Reload { dry_run }) => self.reload(dry_run).map(Answer::Reloaded),
-            Ok(Question::UpgradeState) => Ok(Answer::Upgrade(self.leaving.shown())),
-            // It may be a question to a function, which knows its own.
-            Err(error) => match self.answer_of_function(question) {
-                Some(answer) => return answer,
-                None => Err(self.not_understood(question, &error)),
-            },
-        };
-        reply(&answer.unwrap_or_else(|message| Answer::Error { message }))
-    }
-
-    /// The first function's answer that has one.
-    fn answer_of_function(&self, question: &Value) -> Option<Value> {
-        self.functions.iter().find_map(|function| {
-            let asked = question.clone();
-            match function.ask(move |view| view.answer(&asked)) {
-                Ok(answer) => answer,
-                Err(message) => Some(reply(&Answer::Error { message })),
-            }
+    fn answer(&mut self, asked: &Asked) -> Reply {
+        let of_node = asked
+            .on(|GetNode {}| self.status())
+            .or_else(|| asked.on(|ListPorts {}| Ok(Ports { ports: self.status()?.ports })))
+            .or_else(|| asked.on(|ListWorkers {}| Ok(Workers { workers: self.workers() })))
+            .or_else(|| asked.on(|ListDrops {}| self.drops()))
+            .or_else(|| asked.on(|question: BeginTrace| self.begin_trace(&question)))
+            .or_else(|| asked.on(|ReadTrace { id }| self.read_trace(id)))
+            .or_else(|| asked.on(|EndTrace { id }| self.end_trace(id)))
+            .or_else(|| asked.on(|Reload { dry_run }| self.reload(dry_run).map_err(Problem::conflict)))
+            .or_else(|| asked.on(|GetUpgrade {}| Ok(self.leaving.shown())))
+            .or_else(|| {
+                asked.on(|BeginUpgrade { program }| {
+                    self.leaving.begin(program).map_err(Problem::conflict)?;
+                    Ok(self.leaving.shown())
+                })
+            });
+        // It may be a question to a function, which knows its own.
+        of_node.or_else(|| self.answer_of_function(asked)).unwrap_or_else(|| {
+            Err(Problem::not_found(format!("function {} of this node does not answer this", self.names())))
         })
     }
 
-    fn not_understood(&self, question: &Value, error: &serde_json::Error) -> String {
-        let asked = question.get("ask").and_then(Value::as_str);
-        match asked.filter(|asked| !Question::NAMES.contains(asked)) {
-            Some(asked) => format!("function {} of this node has no answer to `{asked}`", self.names()),
-            None => error.to_string(),
-        }
+    /// The first function's answer that has one.
+    fn answer_of_function(&self, asked: &Asked) -> Option<Reply> {
+        self.functions.iter().find_map(|function| {
+            let asked = asked.clone();
+            match function.ask(move |view| view.answer(&asked)) {
+                Ok(reply) => reply,
+                Err(silent) => Some(Err(Problem::unavailable(silent))),
+            }
+        })
     }
 
     /// The names of the functions, as the file has them.
@@ -175,17 +194,22 @@ impl NodeView<'_, '_> {
         names.join(", ")
     }
 
-    fn drops(&self) -> Result<Vec<api::Drop>, String> {
+    fn workers(&self) -> Vec<api::Worker> {
+        let of = |function: &FunctionPeer| workers::workers(&function.workers, &function.board.list());
+        self.functions.iter().flat_map(of).collect()
+    }
+
+    fn drops(&self) -> Result<Drops, Problem> {
         let mut drops = Vec::new();
         for function in self.functions {
             let FunctionStatus { counted, .. } = function.status()?;
             drops.extend(shown::drops(&function.board.list(), counted.iter().map(|(totals, _)| totals)));
         }
-        Ok(drops)
+        Ok(Drops { drops })
     }
 
-    fn status(&self) -> Result<api::Status, String> {
-        let (mut ports, mut per_worker, mut more) = (Vec::new(), Vec::new(), Map::new());
+    fn status(&self) -> Result<api::Status, Problem> {
+        let (mut ports, mut more) = (Vec::new(), Map::new());
         let mut datapaths = Vec::new();
         for function in self.functions {
             let FunctionStatus { datapath, counted, more: own } = function.status()?;
@@ -193,7 +217,6 @@ impl NodeView<'_, '_> {
             ports.extend(
                 board.iter().zip(&counted).map(|(port, (totals, kernel))| shown::port(port, totals, *kernel)),
             );
-            per_worker.extend(workers::workers(&function.workers, &board));
             datapaths.push((function.name, datapath));
             if let Value::Object(own) = own {
                 more.extend(own);
@@ -208,6 +231,7 @@ impl NodeView<'_, '_> {
             }
         };
         let names: Vec<_> = self.functions.iter().map(|function| function.name).collect();
+        let per_worker = self.workers();
         Ok(api::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             function: names.join(", "),
@@ -229,29 +253,34 @@ impl NodeView<'_, '_> {
         })
     }
 
-    /// Traces are numbered by the functions; in the node's numbers the function is the rest of a division.
-    fn trace(&self, question: TraceQuestion) -> Result<Answer, String> {
-        let several = u32::try_from(self.functions.len()).unwrap_or(u32::MAX).max(1);
-        let function = |id: u32| self.functions.get((id % several) as usize);
-        let ended = || "there is no such trace".to_owned();
-        match question {
-            TraceQuestion::Begin { of, snap } => self.begin_trace(&of, snap, several),
-            TraceQuestion::Read { id } => {
-                let question = TraceQuestion::Read { id: id / several };
-                function(id).ok_or_else(ended)?.ask(move |view| view.trace(question))
-            }
-            TraceQuestion::End { id } => {
-                let question = TraceQuestion::End { id: id / several };
-                function(id).ok_or_else(ended)?.ask(move |view| view.trace(question))
-            }
-        }
+    /// Traces are numbered by the functions. In the node's numbers the function is the rest of a division.
+    fn of_trace(&self, id: u32) -> Result<(&FunctionPeer, u32), Problem> {
+        let several = self.several();
+        let function = self.functions.get((id % several) as usize);
+        let function = function.ok_or_else(|| Problem::not_found("there is no such trace".to_owned()))?;
+        Ok((function, id / several))
+    }
+
+    fn several(&self) -> u32 {
+        u32::try_from(self.functions.len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn read_trace(&self, id: u32) -> Result<TraceRead, Problem> {
+        let (function, id) = self.of_trace(id)?;
+        function.ask_for(move |view| view.traces().read(id))
+    }
+
+    fn end_trace(&self, id: u32) -> Result<(), Problem> {
+        let (function, id) = self.of_trace(id)?;
+        function.ask(move |view| view.traces().end(id)).map_err(Problem::unavailable)
     }
 
     /// Begins a trace at the function that has its first port, or else at the first that takes it.
-    fn begin_trace(&self, of: &TraceOf, snap: usize, several: u32) -> Result<Answer, String> {
-        let first = match of {
+    fn begin_trace(&self, question: &BeginTrace) -> Result<TraceBegun, Problem> {
+        let several = self.several();
+        let first = match &question.of {
             TraceOf::Ports(ports) => ports.first(),
-            TraceOf::Flow { .. } => None,
+            TraceOf::Flow(_) => None,
         };
         let has = |function: &FunctionPeer| {
             first.is_none_or(|name| function.board.list().iter().any(|port| port.name == *name))
@@ -260,16 +289,14 @@ impl NodeView<'_, '_> {
         let named =
             (0..).zip(self.functions).filter(|(_, function)| self.functions.len() == 1 || has(function));
         for (place, function) in named {
-            let question = TraceQuestion::Begin { of: of.clone(), snap };
-            match function.ask(move |view| view.trace(question))? {
-                Answer::TraceBegun { id, ports } => {
-                    return Ok(Answer::TraceBegun { id: id * several + place, ports });
-                }
-                answer => refused = refused.or(Some(answer)),
+            let BeginTrace { of, snap } = question.clone();
+            match function.ask_for(move |view| view.traces().begin(&of, snap)) {
+                Ok(TraceBegun { id, ports }) => return Ok(TraceBegun { id: id * several + place, ports }),
+                Err(problem) => refused = refused.or(Some(problem)),
             }
         }
         let name = first.map_or("", String::as_str);
-        Ok(refused.unwrap_or_else(|| Answer::Error { message: format!("there is no port {name}") }))
+        Err(refused.unwrap_or_else(|| Problem::not_found(format!("there is no port {name}"))))
     }
 }
 

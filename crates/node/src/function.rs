@@ -29,14 +29,14 @@ use super::questions::QuestionQueue;
 use super::takeover::Takeover;
 use super::upgrade::{Before, HandOver, Stage};
 use super::worker_set::WorkerSet;
-use crate::api::Status;
+use crate::api::{Route, Status};
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
 use crate::init::FirstConfig;
 use crate::listing::Listing;
 use crate::show::target::ControlTarget;
 pub use crate::view::{
-    CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal,
-    own_question, reply,
+    CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, Traces,
+    fields,
 };
 
 /// Longest sleep of a control loop: how soon a signal, or the end of a worker, is noticed.
@@ -84,6 +84,11 @@ pub trait NetworkFunction: Sync {
 
     /// Metrics that it has beyond those of every node.
     fn families(&self) -> &'static [Family];
+
+    /// What may be asked of it over HTTP, beyond what every node answers.
+    fn routes(&self) -> &'static [Route] {
+        &[]
+    }
 
     /// Options of `kaido trace` and `kaido capture` that name flows of it.
     fn selectors(&self) -> &'static [FlowSelector] {

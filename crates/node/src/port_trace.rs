@@ -7,7 +7,8 @@ use kaido_engine::tracer::{PortRecord, Tracer, WatchId};
 use kaido_engine::{Disposition, DropTable, PortId};
 
 use super::board::PortBoard;
-use crate::api::{self, Answer, PacketDisposition, TraceOf, TraceQuestion};
+use crate::api::{self, PacketDisposition, Problem, TraceBegun, TraceOf, TraceRead};
+use crate::view::Traces;
 
 /// A reader that does not come back for so long has gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,61 +55,59 @@ impl PortTraces {
             is_read
         });
     }
+}
 
-    /// The answer to a question.
-    pub fn answer(&mut self, question: TraceQuestion) -> Answer {
-        match question {
-            TraceQuestion::Begin { of: TraceOf::Ports(wanted), snap } => {
-                self.begin(wanted, snap.min(SNAP_MAX))
-            }
-            TraceQuestion::Begin { .. } => {
-                error("this node has no sessions; name a port with --port, or nothing for all ports")
-            }
-            TraceQuestion::Read { id } => self.read(id),
-            TraceQuestion::End { id } => {
-                self.readers.retain(|reader| reader.id.0 != id);
-                self.tracer.close(WatchId(id));
-                Answer::TraceEnded
-            }
-        }
-    }
-
-    fn begin(&mut self, wanted: Vec<String>, snap: usize) -> Answer {
-        let ports = if wanted.is_empty() { self.named.clone() } else { wanted };
+impl Traces for PortTraces {
+    fn begin(&mut self, of: &TraceOf, snap: usize) -> Result<TraceBegun, Problem> {
+        let TraceOf::Ports(wanted) = of else {
+            return Err(Problem::bad_request(
+                "this node has no sessions; name a port with --port, or nothing for all ports".to_owned(),
+            ));
+        };
+        let ports = if wanted.is_empty() { self.named.clone() } else { wanted.clone() };
         if ports.is_empty() {
-            return error("this node has no port of Ethernet; tcpdump sees what its TCP and UDP faces carry");
+            let why = "this node has no port of Ethernet; tcpdump sees what its TCP and UDP faces carry";
+            return Err(Problem::conflict(why.to_owned()));
         }
         let mut keys = Vec::new();
         for name in &ports {
             let at = self.named.iter().position(|known| known == name);
             let Some(number) = at.and_then(|at| u8::try_from(at).ok()) else {
                 let known = self.named.join(", ");
-                return error(&format!(
-                    "there is no port {name} whose packets could be traced, only {known}"
-                ));
+                let why = format!("there is no port {name} whose packets could be traced, only {known}");
+                return Err(Problem::not_found(why));
             };
             keys.push(PortId(number));
         }
-        let Some(id) = self.tracer.open(snap) else { return error("there are too many traces already") };
+        let id = self.tracer.open(snap.min(SNAP_MAX)).ok_or_else(too_many_traces)?;
         self.tracer.watch(id, &keys);
         self.readers.push(Reader { id, ports, read: Instant::now() });
-        Answer::TraceBegun { id: id.0, ports: self.named.clone() }
+        Ok(TraceBegun { id: id.0, ports: self.named.clone() })
     }
 
-    fn read(&mut self, id: u32) -> Answer {
-        let Some(reader) = self.readers.iter_mut().find(|reader| reader.id.0 == id) else {
-            return error("the trace has ended: nobody had read it for a while");
-        };
+    fn read(&mut self, id: u32) -> Result<TraceRead, Problem> {
+        let reader = self.readers.iter_mut().find(|reader| reader.id.0 == id).ok_or_else(no_trace)?;
         reader.read = Instant::now();
         let (records, lost) = self.tracer.read(reader.id, READ_MAX.0, READ_MAX.1);
         let all: Vec<_> = self.board.list().into_iter().map(|port| port.name).collect();
         let packets = records.iter().map(|record| traced(record, self.reasons, &all)).collect();
-        Answer::Trace(Box::new(api::TraceRead { of: reader.ports.clone(), lost, packets }))
+        Ok(TraceRead { of: reader.ports.clone(), lost, packets })
+    }
+
+    fn end(&mut self, id: u32) {
+        self.readers.retain(|reader| reader.id.0 != id);
+        self.tracer.close(WatchId(id));
     }
 }
 
-fn error(message: &str) -> Answer {
-    Answer::Error { message: message.to_owned() }
+/// That no further trace can begin.
+pub fn too_many_traces() -> Problem {
+    Problem::conflict("there are too many traces already".to_owned())
+}
+
+/// That a trace is not there.
+pub fn no_trace() -> Problem {
+    Problem::not_found("the trace has ended: nobody had read it for a while".to_owned())
 }
 
 fn traced(record: &PortRecord, reasons: &DropTable, ports: &[String]) -> api::TracedPacket {
@@ -194,30 +193,31 @@ mod tests {
         PortTraces::new(Arc::default(), DropTable::ENGINE, PortBoard::new(ports.to_vec()))
     }
 
-    fn begin(traces: &mut PortTraces, ports: &[&str]) -> Answer {
+    fn begin(traces: &mut PortTraces, ports: &[&str]) -> Result<TraceBegun, Problem> {
         let ports = ports.iter().map(|&port| port.to_owned()).collect();
-        traces.answer(TraceQuestion::Begin { of: TraceOf::Ports(ports), snap: 64 })
+        traces.begin(&TraceOf::Ports(ports), 64)
     }
 
     #[test]
     fn ports_are_named_or_all() {
         let mut traces = traces();
-        assert!(matches!(begin(&mut traces, &[]), Answer::TraceBegun { .. }));
+        begin(&mut traces, &[]).unwrap();
         assert_eq!(traces.tracer.traced().keys[..], [PortId(0), PortId(1)]);
-        assert!(matches!(begin(&mut traces, &["lan"]), Answer::TraceBegun { id: 2, .. }));
-        let Answer::Error { message } = begin(&mut traces, &["vlan"]) else { panic!("there is no vlan") };
-        assert!(message.contains("no port vlan") && message.contains("wan, lan"), "{message}");
+        assert_eq!(begin(&mut traces, &["lan"]).unwrap().id, 2);
+        let Problem { status, detail, .. } = begin(&mut traces, &["vlan"]).unwrap_err();
+        assert_eq!(status, 404);
+        assert!(detail.contains("no port vlan") && detail.contains("wan, lan"), "{detail}");
     }
 
     #[test]
     fn what_nobody_reads_ends() {
         let mut traces = traces();
-        begin(&mut traces, &[]);
+        begin(&mut traces, &[]).unwrap();
         traces.turn();
         assert!(!traces.tracer.traced().keys.is_empty());
         traces.readers[0].read -= PATIENCE;
         traces.turn();
         assert!(traces.tracer.traced().keys.is_empty());
-        assert!(matches!(traces.answer(TraceQuestion::Read { id: 1 }), Answer::Error { .. }));
+        assert_eq!(traces.read(1), Err(no_trace()));
     }
 }

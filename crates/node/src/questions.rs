@@ -11,7 +11,7 @@ use super::view::FunctionView;
 
 /// Questions that may wait.
 const WAITING_MAX: usize = 16;
-/// Longest wait for an answer: less than a client of the control socket waits.
+/// Longest wait for an answer: less than a client waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
 type Question = Box<dyn FnOnce(&mut dyn FunctionView) + Send>;
@@ -99,39 +99,38 @@ impl QuestionQueue {
 #[cfg(test)]
 mod tests {
     use kaido_engine::PortTotals;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
-    use crate::api::{Answer, TraceQuestion};
-    use crate::view::{DatapathChoice, FunctionStatus};
+    use crate::function::{DatapathChoice, FunctionStatus, Traces};
 
-    struct Echo;
+    struct Named(&'static str);
 
-    impl FunctionView for Echo {
+    impl FunctionView for Named {
         fn status(&mut self, _: Vec<PortTotals>) -> FunctionStatus {
-            let datapath = DatapathChoice { chosen: "engine", configured: "auto", reason: String::new() };
+            let datapath = DatapathChoice { chosen: self.0, configured: "auto", reason: String::new() };
             FunctionStatus { datapath, counted: Vec::new(), more: Value::Null }
         }
 
-        fn answer(&mut self, question: &Value) -> Option<Value> {
-            Some(question.clone())
+        fn traces(&mut self) -> &mut dyn Traces {
+            unreachable!("nobody traces")
         }
+    }
 
-        fn trace(&mut self, _: TraceQuestion) -> Answer {
-            Answer::TraceEnded
-        }
+    fn name(view: &mut dyn FunctionView) -> &'static str {
+        view.status(Vec::new()).datapath.chosen
     }
 
     #[test]
     fn a_question_wakes_the_loop_and_is_answered() {
         let (sender, mut queue) = questions().unwrap();
         assert!(queue.is_empty());
-        let asking = std::thread::spawn(move || sender.ask(|view| view.answer(&json!({ "ask": "x" }))));
+        let asking = std::thread::spawn(move || sender.ask(name));
         while queue.is_empty() {
             std::thread::yield_now();
         }
-        queue.serve(&mut Echo);
-        assert_eq!(asking.join().unwrap(), Some(Some(json!({ "ask": "x" }))));
+        queue.serve(&mut Named("engine"));
+        assert_eq!(asking.join().unwrap(), Some("engine"));
         assert!(queue.is_empty());
     }
 
@@ -139,6 +138,6 @@ mod tests {
     fn who_asks_a_loop_that_has_ended_is_told() {
         let (sender, queue) = questions().unwrap();
         drop(queue);
-        assert!(sender.ask(|view| view.answer(&Value::Null)).is_none());
+        assert!(sender.ask(name).is_none());
     }
 }

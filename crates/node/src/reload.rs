@@ -78,6 +78,11 @@ pub(crate) struct Reloader<'f> {
 }
 
 impl<'f> Reloader<'f> {
+    /// Functions that a file may name.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &'f dyn NetworkFunction> + use<'f> {
+        self.functions.iter().copied()
+    }
+
     /// Of a node that has read its file.
     ///
     /// # Errors
@@ -223,15 +228,13 @@ mod tests {
     use std::thread::Scope;
 
     use kaido_engine::PortTotals;
-    use serde_json::Value;
 
     use super::*;
-    use crate::api::{Answer, TraceQuestion};
     use crate::board::PortBoard;
     use crate::config::{Base, FilePart, Findings, ReloadRule, schema_of};
     use crate::function::FunctionContext;
     use crate::questions::{QuestionQueue, questions};
-    use crate::view::{FunctionStatus, FunctionView, PreparedReload};
+    use crate::view::{FunctionStatus, FunctionView, PreparedReload, Traces};
 
     /// A function with a field that can change and one that cannot.
     struct Lamp(&'static str);
@@ -319,12 +322,8 @@ mod tests {
             unreachable!("nobody asks")
         }
 
-        fn answer(&mut self, _: &Value) -> Option<Value> {
-            None
-        }
-
-        fn trace(&mut self, _: TraceQuestion) -> Answer {
-            Answer::TraceEnded
+        fn traces(&mut self) -> &mut dyn Traces {
+            unreachable!("nobody traces")
         }
 
         fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {

@@ -3,7 +3,7 @@
 //! A function runs in a thread of its own, as [`function`](crate::function) says.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,22 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use kaido_engine::FramePool;
+use kaido_engine::{FramePool, Notifier};
+use kaido_metrics::Format;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::api::{Asked, Reply};
 use crate::board::Health;
 use crate::config::{Base, DEFAULT_SOCKET, MetricsListen};
 use crate::control::{self, Control, FunctionPeer};
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
+use crate::http::{Asking, ControlSocket, Door, Pending, Server, Sources, asking, openapi};
 use crate::log::{log_stop, notify, start_log};
 use crate::metrics::{Exporter, Figures, FunctionFigures};
 use crate::questions::{QuestionSender, questions};
 use crate::reload::Reloader;
-use crate::server::Server;
 use crate::signals::{hangup_flag, stop_flag};
 use crate::start_fault::StartFault;
 use crate::takeover::Takeover;
@@ -78,11 +80,11 @@ fn begin_anew(why: &str) -> miette::Report {
 struct Node {
     /// Set when the node is to stop.
     stop: Arc<AtomicBool>,
-    server: Server,
+    control: ControlSocket,
     /// Where that listens.
     socket: PathBuf,
     /// Where the node is scraped, if it is to be.
-    scraped: Option<kaido_metrics::Endpoint>,
+    scraped: Option<TcpListener>,
     pool: &'static FramePool,
     takeover: Arc<Takeover>,
     /// What the next process gets of the node's own.
@@ -106,15 +108,15 @@ impl Node {
         let base = &config.base;
         let takeover = before.as_ref().map_or_else(Arc::default, |before| before.takeover().clone());
         // Before anything of the network is touched: a second node is noticed here.
-        let server = listen(&base.control.socket, &takeover)?;
+        let control = listen(&base.control.socket, &takeover)?;
         let scraped = scraped(base, &takeover)?;
-        let mut kept = vec![keep(&takeover, &control_name(&base.control.socket), server.listener())?];
+        let mut kept = vec![keep(&takeover, &control_name(&base.control.socket), control.as_fd())?];
         if let Some((endpoint, MetricsListen(address))) = scraped.as_ref().zip(base.metrics.listen.as_ref()) {
             kept.push(keep(&takeover, &metrics_name(*address), endpoint.as_fd())?);
         }
         let pool = crate::frames::open(config, &takeover)?;
         let socket = base.control.socket.clone();
-        Ok(Self { stop, server, socket, scraped, pool, takeover, _kept: kept, before })
+        Ok(Self { stop, control, socket, scraped, pool, takeover, _kept: kept, before })
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
@@ -156,7 +158,7 @@ impl Node {
         let scraped = match &self.scraped {
             Some(endpoint) => {
                 let socket = endpoint.as_fd().try_clone_to_owned().into_diagnostic()?;
-                Some((socket, endpoint.address().into_diagnostic()?.ip()))
+                Some((socket, endpoint.local_addr().into_diagnostic()?.ip()))
             }
             None => None,
         };
@@ -207,20 +209,35 @@ impl Node {
         let of_functions =
             of_functions.map(|(of, running)| FunctionFigures::new(of.name, of.first_worker, running));
         let figures = Figures::new(node_id.clone(), self.pool, of_functions.collect(), reloader.counts());
-        let exporter = self.scraped.map(|endpoint| Exporter::start(endpoint, figures, health)).transpose();
-        let exporter = match exporter.into_diagnostic().wrap_err("cannot start the metrics thread") {
-            Ok(exporter) => exporter,
-            Err(error) => return (Err(error), started),
-        };
         let hung_up = match hangup_flag() {
             Ok(flag) => flag,
             Err(error) => return (Err(error), started),
         };
         let hand_overs = started.iter().map(|of| of.hand_over.clone()).collect();
-        let admission = exporter.as_ref().map(|exporter| exporter.admission().clone());
-        let leaving = Leaving::new(self.takeover.clone(), hand_overs, admission, self.stop.clone());
+        let door = Door::new();
+        let leaving = Leaving::new(self.takeover.clone(), hand_overs, door.clone(), self.stop.clone());
+        let routes = openapi::routes(
+            reloader.functions().filter(|of| started.iter().any(|its| its.name == of.name())),
+        );
+        let names = started.iter().map(|of| of.name).collect();
+        let mut socket = self.control;
+        let sources = |node, metrics| Sources {
+            node,
+            metrics,
+            health,
+            leaving: leaving.clone(),
+            routes,
+            functions: names,
+        };
+        let http = Http::start(&socket, self.scraped, figures, sources, door);
+        let Http { server, exporter, questions, notifier } =
+            match http.into_diagnostic().wrap_err("cannot serve HTTP") {
+                Ok(http) => http,
+                Err(error) => return (Err(error), started),
+            };
         let mut control = Control {
-            server: self.server,
+            questions,
+            notifier,
             node_id,
             started: Instant::now(),
             pool: self.pool,
@@ -233,7 +250,7 @@ impl Node {
             // From here on the other process ends: it tells the service manager.
             Some(before) => {
                 before.run();
-                control.server.take(&self.socket);
+                socket.take(&self.socket);
             }
             None => notify(&[sd_notify::NotifyState::Ready]),
         }
@@ -243,7 +260,7 @@ impl Node {
         match leaving.state() {
             Upgrade::Done { pid } => {
                 notify(&[sd_notify::NotifyState::MainPid(pid)]);
-                control.server.leave();
+                socket.leave();
             }
             _ => {
                 log_stop();
@@ -255,9 +272,8 @@ impl Node {
             started.iter().for_each(|of| of.questions.notify());
             control.turn(ended);
         }
-        if let Some(exporter) = exporter {
-            exporter.stop();
-        }
+        server.stop();
+        exporter.join();
         let next = match leaving.state() {
             Upgrade::Restart(why) => AfterRun::Restart(why),
             _ => AfterRun::Ends,
@@ -266,13 +282,38 @@ impl Node {
     }
 }
 
+/// The threads that serve HTTP and render metrics, and the node's end of what is asked.
+struct Http {
+    server: Server,
+    exporter: Exporter,
+    questions: Receiver<Pending<Asked, Reply>>,
+    notifier: Arc<Notifier>,
+}
+
+impl Http {
+    fn start(
+        socket: &ControlSocket,
+        scraped: Option<TcpListener>,
+        figures: Figures,
+        sources: impl FnOnce(Asking<Asked, Reply>, Asking<Format, Option<String>>) -> Sources,
+        door: Door,
+    ) -> std::io::Result<Self> {
+        let notifier = Notifier::new()?;
+        let (node, questions) = asking(Some(notifier.clone()));
+        let (metrics, scrapes) = asking(None);
+        let server = Server::start(socket.listener(), scraped, sources(node, metrics), door)?;
+        let exporter = Exporter::start(figures, scrapes)?;
+        Ok(Self { server, exporter, questions, notifier })
+    }
+}
+
 /// The control socket: that of the node before, or a new one.
-fn listen(path: &Path, takeover: &Takeover) -> miette::Result<Server> {
+fn listen(path: &Path, takeover: &Takeover) -> miette::Result<ControlSocket> {
     let waiting = takeover.descriptor(&control_name(path))?;
     make_default_folder(path);
     let opened = match waiting {
-        Some(listener) => Server::adopt(listener),
-        None => Server::open(path),
+        Some(listener) => ControlSocket::adopt(listener),
+        None => ControlSocket::open(path),
     };
     opened.map_err(|error| {
         let socket = path.display();
@@ -348,11 +389,11 @@ fn no_socket(error: ErrorKind) -> &'static str {
 }
 
 /// The socket at which the node is scraped, if it is to be: that of the node before, or a new one.
-fn scraped(base: &Base, takeover: &Takeover) -> miette::Result<Option<kaido_metrics::Endpoint>> {
+fn scraped(base: &Base, takeover: &Takeover) -> miette::Result<Option<TcpListener>> {
     let Some(MetricsListen(address)) = base.metrics.listen else { return Ok(None) };
     let listening = match takeover.descriptor(&metrics_name(address))? {
-        Some(listener) => kaido_metrics::Endpoint::adopt(listener),
-        None => Exporter::listen(address),
+        Some(listener) => Ok(TcpListener::from(listener)),
+        None => TcpListener::bind(address),
     };
     Ok(listening.map(Some).map_err(|error| StartFault::Metrics { address, error })?)
 }

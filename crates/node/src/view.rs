@@ -4,10 +4,9 @@ use std::any::Any;
 
 use kaido_engine::PortTotals;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::api::{Answer, TraceQuestion};
+use crate::api::{Asked, Problem, Reply, TraceBegun, TraceOf, TraceRead};
 
 /// What a port has counted, and how many packets and octets of that the kernel's datapath has forwarded.
 pub type CountedTraffic = (PortTotals, (u64, u64));
@@ -51,11 +50,13 @@ pub trait FunctionView {
     /// Its status, given what its workers have counted on each port.
     fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus;
 
-    /// The answer to a question that not every function has; `None` where it is none of its own.
-    fn answer(&mut self, question: &Value) -> Option<Value>;
+    /// The answer to a question of its [routes](crate::function::NetworkFunction::routes); `None` where it is none of its own.
+    fn answer(&mut self, _asked: &Asked) -> Option<Reply> {
+        None
+    }
 
-    /// The answer to a question about traces.
-    fn trace(&mut self, question: TraceQuestion) -> Answer;
+    /// Its traces.
+    fn traces(&mut self) -> &mut dyn Traces;
 
     /// Makes ready what of another configuration [can change](crate::config::ReloadRule), and does everything that may fail; nothing
     /// changes yet. The configuration is of the same type as that with which the function was started, and has been checked. The
@@ -74,17 +75,25 @@ pub trait FunctionView {
     fn turn(&mut self) {}
 }
 
-/// Reads a question that only this function has; `None` where `ask` is none of `names`, and the answer where it cannot be read.
-pub fn own_question<Q: DeserializeOwned>(question: &Value, names: &[&str]) -> Option<Result<Q, Value>> {
-    let ask = question.get("ask").and_then(Value::as_str)?;
-    names.contains(&ask).then(|| {
-        serde_json::from_value(question.clone())
-            .map_err(|error| reply(&Answer::Error { message: error.to_string() }))
-    })
+/// Traces of a function's packets.
+pub trait Traces {
+    /// Begins one, which keeps so many octets of each frame.
+    ///
+    /// # Errors
+    /// There are no such packets, or too many traces.
+    fn begin(&mut self, of: &TraceOf, snap: usize) -> Result<TraceBegun, Problem>;
+
+    /// Takes what one has brought since it was last read.
+    ///
+    /// # Errors
+    /// There is none of that number.
+    fn read(&mut self, id: u32) -> Result<TraceRead, Problem>;
+
+    /// Ends one. That there is none of that number is as good.
+    fn end(&mut self, id: u32);
 }
 
-/// An answer as it goes over the control socket.
-pub fn reply(answer: &impl Serialize) -> Value {
-    serde_json::to_value(answer)
-        .unwrap_or_else(|error| json!({ "answer": "error", "message": error.to_string() }))
+/// The fields of an answer; none where it is no object.
+pub fn fields(answer: &impl Serialize) -> Value {
+    serde_json::to_value(answer).unwrap_or_default()
 }

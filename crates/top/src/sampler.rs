@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kaido_node::api::{Answer, Drop, Question, Status};
+use kaido_node::api::{Drop, Drops, GetNode, ListDrops, Status};
 use kaido_node::listing::{Listing, ListingPage};
-use kaido_node::show::{ask, unexpected};
+use kaido_node::show::ask;
 use miette::miette;
 
 /// Rows of a list that are asked for.
@@ -37,11 +37,9 @@ impl Look {
 /// # Errors
 /// When no node answers.
 pub(crate) fn look(socket: &Path) -> miette::Result<Look> {
-    let answer = ask(socket, &Question::Status)?;
-    let Answer::Status(status) = answer else { return Err(unexpected(&answer)) };
-    let answer = ask(socket, &Question::Drops)?;
-    let Answer::Drops { drops } = answer else { return Err(unexpected(&answer)) };
-    Ok(Look { at: Instant::now(), status: *status, drops, list: None, detail: None })
+    let status = ask(socket, &GetNode {})?;
+    let Drops { drops } = ask(socket, &ListDrops {})?;
+    Ok(Look { at: Instant::now(), status, drops, list: None, detail: None })
 }
 
 /// What else is to be asked for.

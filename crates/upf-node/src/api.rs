@@ -1,73 +1,129 @@
-//! What the control socket of a user plane answers, beyond what every node does.
+//! What may be asked of a user plane over HTTP, beyond what every node answers, and the answers.
 
 use std::net::IpAddr;
 
 use kaido_n4::Imsi;
-use kaido_node::api::Count;
+use kaido_node::api::{Count, Question, Role, Route};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum UpfQuestion {
-    /// Sessions from `skip` on, at most `limit`.
-    Sessions {
-        /// Sessions to pass over.
-        skip: usize,
-        /// Most sessions to list.
-        limit: usize,
-        /// Only those.
-        #[serde(default)]
-        of: SessionsOf,
-    },
-    /// A session and its rules.
-    Session {
-        /// Its SEID, ours.
-        seid: u64,
-    },
+/// What it answers to.
+pub(crate) const ROUTES: &[Route] = &[
+    Route::of::<GetUserPlane>(),
+    Route::of::<ListAssociations>(),
+    Route::of::<GetStore>(),
+    Route::of::<ListSessions>(),
+    Route::of::<GetSession>(),
+];
+
+/// What the user plane does, in figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GetUserPlane {}
+
+impl Question for GetUserPlane {
+    type Answer = UpfStatus;
+    const NAME: &'static str = "get_user_plane";
+    const PATH: &'static str = "/v1/user-plane";
+    const ROLE: Role = Role::Watch;
 }
 
-impl UpfQuestion {
-    /// Values of `ask`.
-    pub(crate) const NAMES: [&'static str; 2] = ["sessions", "session"];
+/// The control planes that have an association.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListAssociations {}
+
+impl Question for ListAssociations {
+    type Answer = Associations;
+    const NAME: &'static str = "list_associations";
+    const PATH: &'static str = "/v1/associations";
+    const ROLE: Role = Role::Watch;
 }
 
-/// Which sessions are listed: those that meet all that is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What keeps the sessions over a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GetStore {}
+
+impl Question for GetStore {
+    type Answer = StoreStatus;
+    const NAME: &'static str = "get_store";
+    const PATH: &'static str = "/v1/store";
+    const ROLE: Role = Role::Watch;
+}
+
+/// The sessions that meet all that is asked for, a page of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct SessionsOf {
+pub(crate) struct ListSessions {
+    /// Sessions to pass over.
+    pub(crate) skip: usize,
+    /// Most sessions to list, up to 10 000; 50 unless given.
+    pub(crate) limit: usize,
     /// With that UE address, or a prefix that has it.
+    #[schemars(with = "Option<String>")]
     pub(crate) ue: Option<IpAddr>,
     /// With that TEID at our end of a tunnel.
     pub(crate) teid: Option<u32>,
     /// With that SEID of ours.
     pub(crate) seid: Option<u64>,
     /// Of that subscriber.
+    #[schemars(with = "Option<String>")]
     pub(crate) imsi: Option<Imsi>,
 }
 
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub(crate) enum UpfAnswer {
-    /// To [`UpfQuestion::Sessions`].
-    Sessions {
-        /// Sessions in all.
-        total: usize,
-        /// The ones asked for.
-        sessions: Vec<Session>,
-    },
-    /// To [`UpfQuestion::Session`].
-    Session(Box<SessionDetail>),
-    /// There is none.
-    Error {
-        /// Why.
-        message: String,
-    },
+impl Default for ListSessions {
+    fn default() -> Self {
+        Self { skip: 0, limit: 50, ue: None, teid: None, seid: None, imsi: None }
+    }
+}
+
+impl ListSessions {
+    /// Whether all sessions meet it.
+    pub(crate) fn is_of_all(self) -> bool {
+        let Self { skip, limit, .. } = self;
+        self == Self { skip, limit, ..Self::default() }
+    }
+}
+
+impl Question for ListSessions {
+    type Answer = Sessions;
+    const NAME: &'static str = "list_sessions";
+    const PATH: &'static str = "/v1/sessions";
+}
+
+/// A session with its rules as they are installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GetSession {
+    /// Its SEID, ours.
+    pub(crate) seid: u64,
+}
+
+impl Question for GetSession {
+    type Answer = SessionDetail;
+    const NAME: &'static str = "get_session";
+    const PATH: &'static str = "/v1/sessions/{seid}";
+}
+
+/// A page of sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Sessions {
+    /// Sessions that meet what is asked for, on all pages.
+    pub(crate) total: usize,
+    /// Those of this page.
+    pub(crate) sessions: Vec<Session>,
+}
+
+/// Control planes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Associations {
+    /// In no order.
+    pub(crate) associations: Vec<Peer>,
 }
 
 /// What a user plane is and does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UpfStatus {
     pub(crate) sessions: usize,
     pub(crate) sessions_max: u32,
@@ -91,7 +147,7 @@ pub(crate) struct UpfStatus {
 }
 
 /// What keeps sessions over a restart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct StoreStatus {
     /// `process` or `disk`.
     pub(crate) durability: String,
@@ -108,7 +164,7 @@ pub(crate) struct StoreStatus {
 }
 
 /// Sessions whose packets find their rules in one way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Form {
     /// `fast`: one rule a key, in its record; `lines`: some, in cache lines, on the fast path too; `held`: one that does not forward
     /// now; `wide`: packets of some rules, or all, take the slow path or wait longer.
@@ -119,7 +175,7 @@ pub(crate) struct Form {
 }
 
 /// Packets that took the slow path.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SlowPath {
     pub(crate) reason: String,
     /// What that means.
@@ -128,7 +184,7 @@ pub(crate) struct SlowPath {
 }
 
 /// The datapath in the kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct OffloadStatus {
     /// Records it has: for tunnels, and for UE addresses.
     pub(crate) records: usize,
@@ -141,14 +197,14 @@ pub(crate) struct OffloadStatus {
 }
 
 /// A port that the datapath in the kernel does not send out of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct KernelRefusal {
     pub(crate) port: String,
     pub(crate) why: String,
 }
 
 /// A control plane with an association.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Peer {
     pub(crate) node_id: String,
     pub(crate) address: String,
@@ -157,7 +213,7 @@ pub(crate) struct Peer {
 }
 
 /// A GTP-U peer that tunnels lead to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GtpuPath {
     pub(crate) peer: String,
     /// Whether it answers; not known before the first answer.
@@ -171,7 +227,7 @@ pub(crate) struct GtpuPath {
 }
 
 /// A session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Session {
     pub(crate) seid: String,
     pub(crate) cp_seid: String,
@@ -190,7 +246,7 @@ pub(crate) struct Session {
 }
 
 /// A session and its rules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SessionDetail {
     #[serde(flatten)]
     pub(crate) session: Session,
@@ -202,7 +258,7 @@ pub(crate) struct SessionDetail {
 }
 
 /// What a datapath in the kernel does with the packets of a tunnel or a UE address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct KernelShare {
     pub(crate) key: String,
     /// Whether it has any of its rules.

@@ -1,6 +1,5 @@
-//! The control loop: PFCP datagrams, timers, and the control socket, in one thread.
+//! The control loop: PFCP datagrams, timers, and what is asked over HTTP, in one thread.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -8,28 +7,17 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kaido_engine::BATCH_MAX;
 use kaido_engine::port::DatagramRooms;
-use kaido_engine::{BATCH_MAX, PortTotals};
-use kaido_n4::{Seid, Teid};
 use kaido_node::Stage;
-use kaido_node::api::{Answer, Count, TraceQuestion};
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
-use kaido_node::function::{
-    ControlLoop, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, own_question,
-    reply,
-};
+use kaido_node::function::ControlLoop;
 use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, MsgType, Transmit, UnreportedUsage, send_all};
-use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
-use kaido_upf::key::KeyParts;
+use kaido_upf::control::Upf;
 use kaido_upf::node::ControlPlaneMessage;
-use kaido_upf::record::RecordForm;
-use kaido_upf::slow_path::SlowPathReason;
-use kaido_upf_xdp::offload::PassReason;
 use rustix::event::{PollFd, PollFlags, poll};
-use serde_json::Value;
 
-use super::api::{self, SessionsOf, UpfAnswer, UpfQuestion};
 use super::config::StoreConfig;
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
@@ -38,12 +26,10 @@ use super::lag::Lag;
 use super::memory::Watch;
 use super::metrics::MetricsQuestion;
 use super::n4_tunnels::N4Tunnels;
-use super::offload::{self, KernelCounts};
 use super::ports::KernelCounters;
-use super::reload::{self, Changeable};
-use super::store::{NodeStore, StoreFault, StoreStatus};
-use super::trace;
+use super::store::{NodeStore, StoreFault};
 use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
+use super::view::UpfView;
 
 /// Longest wait: how soon what has no deadline is done, such as echo requests that are due.
 const PACE: Duration = Duration::from_millis(100);
@@ -61,10 +47,6 @@ const SPOKEN_TO_MAX: usize = 4096;
 const ANSWERS_HELD: usize = 32;
 /// Messages that wait for the journal before no more requests are taken.
 const HELD_MAX: usize = 65_536;
-/// Most sessions in one answer.
-const SESSIONS_LISTED_MAX: usize = 10_000;
-/// Most GTP-U paths in one answer.
-const PATHS_SHOWN_MAX: usize = 1000;
 /// How long control planes have to release their associations when the node stops.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 /// How long those that have not are waited for between two acknowledgements of last usage reports.
@@ -506,256 +488,3 @@ fn is_heartbeat(transmit: &Transmit) -> bool {
     let heartbeats = [MsgType::HeartbeatRequest, MsgType::HeartbeatResponse];
     transmit.kind().is_some_and(|kind| heartbeats.iter().any(|heartbeat| *heartbeat as u8 == kind))
 }
-
-/// What questions are answered from.
-struct UpfView<'c> {
-    endpoint: &'c mut Endpoint<Upf>,
-    ports: &'c PortBoard,
-    choice: &'c Choice,
-    kernel_watch: Option<&'c KernelWatch>,
-    store: Option<StoreStatus>,
-    /// Of the datapath in the kernel, where there is one: read when it is asked for.
-    kernel: Option<&'c KernelCounters>,
-    /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
-    unknown_peers: [u64; 2],
-    allow: &'c mut Vec<Prefix>,
-    /// Another, where the configuration was read again.
-    usage_interval: &'c mut Option<Duration>,
-}
-
-impl FunctionView for UpfView<'_> {
-    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
-        let in_kernel = self.kernel.map(KernelCounters::read).unwrap_or_default();
-        let port = |(at, mut totals): (usize, PortTotals)| {
-            offload::add_to(&mut totals, at, &in_kernel);
-            (totals, in_kernel.get(at).map(offload::forwarded).unwrap_or_default())
-        };
-        FunctionStatus {
-            datapath: DatapathChoice {
-                chosen: self.choice.chosen.name(),
-                configured: self.choice.configured.name(),
-                reason: self.choice.reason.clone(),
-            },
-            counted: by_workers.into_iter().enumerate().map(port).collect(),
-            more: reply(&self.upf_status(&in_kernel)),
-        }
-    }
-
-    fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
-        reload::prepare(self.endpoint.service(), config)
-    }
-
-    fn commit_reload(&mut self, prepared: PreparedReload) {
-        let Self { endpoint, allow, usage_interval, .. } = self;
-        reload::commit(prepared, Changeable { endpoint, allow, usage_interval });
-    }
-
-    fn answer(&mut self, question: &Value) -> Option<Value> {
-        let question = match own_question(question, &UpfQuestion::NAMES)? {
-            Ok(question) => question,
-            Err(answer) => return Some(answer),
-        };
-        Some(reply(&match question {
-            UpfQuestion::Sessions { skip, limit, of } if of == SessionsOf::default() => {
-                self.sessions(skip, limit)
-            }
-            UpfQuestion::Sessions { skip, limit, of } => {
-                let found = wanted(self.endpoint.service_mut(), of);
-                let listed = found.iter().skip(skip).take(limit.min(SESSIONS_LISTED_MAX));
-                UpfAnswer::Sessions { total: found.len(), sessions: listed.map(session).collect() }
-            }
-            UpfQuestion::Session { seid } => detail(self.endpoint.service_mut(), Seid(seid)),
-        }))
-    }
-
-    fn trace(&mut self, question: TraceQuestion) -> Answer {
-        let now = self.endpoint.node_time(Instants::now());
-        trace::answer(self.endpoint.service_mut(), &self.ports.list(), question, now)
-    }
-}
-
-impl UpfView<'_> {
-    fn sessions(&self, skip: usize, limit: usize) -> UpfAnswer {
-        let upf = self.endpoint.service();
-        let found = upf.sessions(skip, limit.min(SESSIONS_LISTED_MAX));
-        UpfAnswer::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() }
-    }
-
-    fn upf_status(&self, in_kernel: &[KernelCounts]) -> api::UpfStatus {
-        let upf = self.endpoint.service();
-        let node = upf.node();
-        let volume = upf.volume();
-        let peers = self.endpoint.peers().map(|peer| api::Peer {
-            node_id: peer.node_id.to_string(),
-            address: peer.address.to_string(),
-            up: !peer.down,
-            sessions: peer.sessions,
-        });
-        let pfcp = self.endpoint.counters().samples().filter(|sample| sample.value > 0).map(|sample| {
-            let name = match sample.label {
-                Some((_, value)) => format!("{} {value}", sample.name),
-                None => sample.name.to_owned(),
-            };
-            Count { name, count: sample.value }
-        });
-        let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
-        let unknown_peers = names.into_iter().zip(self.unknown_peers).filter(|(_, count)| *count > 0);
-        let unknown_peers = unknown_peers.map(|(name, count)| Count { name: name.to_owned(), count });
-        api::UpfStatus {
-            sessions: upf.len(),
-            sessions_max: node.settings.sessions_max,
-            table_pages: node.table.memory().pages.to_string(),
-            uplink_bytes: volume.uplink_bytes,
-            downlink_bytes: volume.downlink_bytes,
-            forms: upf.forms().map(form).collect(),
-            slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
-            kernel: upf.kernel_records().map(|records| self.offload_status(records, in_kernel)),
-            store: self.store.map(|store| api::StoreStatus {
-                durability: store.durability().to_owned(),
-                batches: store.journal.batches,
-                bytes: store.journal.octets,
-                segments: store.journal.segments,
-                failures: store.journal.failures,
-                failing: store.journal.is_failing,
-            }),
-            peers: peers.collect(),
-            paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
-            pfcp: pfcp.chain(unknown_peers).collect(),
-        }
-    }
-
-    /// The kernel's datapath, which has so many records.
-    fn offload_status(&self, records: usize, in_kernel: &[KernelCounts]) -> api::OffloadStatus {
-        let ports = self.ports.list();
-        let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
-        let refusal = |(at, why): (usize, String)| {
-            let port = ports.get(at).map_or_else(String::new, |port| port.name.clone());
-            api::KernelRefusal { port, why }
-        };
-        api::OffloadStatus {
-            records,
-            handed: handed(in_kernel),
-            refusals: refusals.into_iter().map(refusal).collect(),
-            idle: self.kernel_watch.and_then(KernelWatch::idle).map(str::to_owned),
-        }
-    }
-}
-
-/// What the kernel's datapath left, by reason, of all ports.
-fn handed(in_kernel: &[KernelCounts]) -> Vec<Count> {
-    let count = |hand| in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
-    let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
-    counts.filter(|(_, count)| *count > 0).map(|(name, count)| Count { name, count }).collect()
-}
-
-fn slow_path((reason, packets): (SlowPathReason, u64)) -> Option<api::SlowPath> {
-    let (name, sentence) = (reason.name().to_owned(), reason.sentence());
-    (packets > 0).then_some(api::SlowPath { reason: name, sentence, packets })
-}
-
-fn form((form, sessions): (RecordForm, u32)) -> api::Form {
-    let reason = match form {
-        RecordForm::Wide(reason) => Some([reason.name().to_owned(), reason.to_string()]),
-        _ => None,
-    };
-    api::Form { path: form.name().to_owned(), reason, sessions }
-}
-
-fn path(path: &PathSummary) -> api::GtpuPath {
-    api::GtpuPath {
-        peer: path.peer.to_string(),
-        up: path.up,
-        tunnels: path.tunnels,
-        echo_requests: path.requests,
-        echo_responses: path.responses,
-        failures: path.failures,
-        restarts: path.restarts,
-    }
-}
-
-fn session(summary: &SessionSummary) -> api::Session {
-    let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
-    let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
-    let fdb = summary.fdb.iter().flatten().map(ToString::to_string);
-    let tunnels =
-        |ends: &[(Teid, IpAddr)]| ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect();
-    let [pdrs, fars, qers, urrs] = summary.rules;
-    api::Session {
-        seid: format!("{:#018x}", summary.seid.0),
-        cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
-        imsi: summary.imsi.map(|imsi| imsi.to_string()),
-        ue: v4.into_iter().chain(v6).chain(fdb).collect(),
-        local: tunnels(&summary.local),
-        remote: tunnels(&summary.remote),
-        pdrs,
-        fars,
-        qers,
-        urrs,
-        uplink_bytes: summary.volume.uplink_bytes,
-        downlink_bytes: summary.volume.downlink_bytes,
-        uplink_packets: summary.volume.uplink_packets,
-        downlink_packets: summary.volume.downlink_packets,
-    }
-}
-
-/// The sessions that meet all that is asked for: looked up by one of it, whatever number of sessions there are.
-fn wanted(upf: &mut Upf, of: SessionsOf) -> Vec<SessionSummary> {
-    let mut found = match of {
-        SessionsOf { seid: Some(seid), .. } => upf.sessions_of(TraceFilter::Session(Seid(seid))),
-        SessionsOf { ue: Some(address), .. } => upf.sessions_of(TraceFilter::Ue(address)),
-        SessionsOf { teid: Some(teid), .. } => upf.sessions_of_teid(Teid(teid)),
-        SessionsOf { imsi: Some(imsi), .. } => upf.sessions_of_imsi(imsi),
-        SessionsOf { .. } => Vec::new(),
-    };
-    let has_ue = |summary: &SessionSummary, wanted: IpAddr| {
-        let v4 = summary.ue.ipv4.map(|own| Prefix { addr: own.into(), len: 32 });
-        let v6 = summary.ue.ipv6.map(|own| Prefix { addr: own.addr.into(), len: own.len });
-        v4.into_iter().chain(v6).any(|own| own.contains(wanted))
-    };
-    found.retain(|summary| {
-        of.ue.is_none_or(|ue| has_ue(summary, ue))
-            && of.imsi.is_none_or(|imsi| summary.imsi == Some(imsi))
-            && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
-    });
-    found
-}
-
-fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {
-    let key = match share.key.parts() {
-        KeyParts::Tunnel(endpoint, teid) => {
-            let local = endpoints.get(usize::from(endpoint.0)).map_or_else(String::new, IpAddr::to_string);
-            format!("{:#x}@{local}", teid.0)
-        }
-        KeyParts::Ipv4(_, address) => address.to_string(),
-        KeyParts::Ipv6(_, address) => format!("{address}/64"),
-        KeyParts::Member(_) => "member of a 5G virtual network".to_owned(),
-        KeyParts::Framed(_, route) => format!("{route} behind the UE"),
-        KeyParts::Ethernet(..) => "Ethernet".to_owned(),
-    };
-    let mut left: Vec<_> = share.left.iter().map(ToString::to_string).collect();
-    if left.is_empty() && !share.held {
-        left.push(
-            "there is no room in the kernel, or the address is of no pool of its network instance".to_owned(),
-        );
-    }
-    api::KernelShare { key, held: share.held, left }
-}
-
-/// A session and its rules.
-fn detail(upf: &mut Upf, seid: Seid) -> UpfAnswer {
-    let rules = upf.rules_of(seid).map(serde_json::to_value);
-    let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
-    match (summary, rules) {
-        (Some(summary), Some(Ok(rules))) => {
-            let shares = upf.kernel_shares(seid).unwrap_or_default();
-            let endpoints = &upf.node().settings.endpoints;
-            let kernel = shares.iter().map(|share| kernel_share(share, endpoints)).collect();
-            UpfAnswer::Session(Box::new(api::SessionDetail { session: session(&summary), kernel, rules }))
-        }
-        (_, Some(Err(error))) => UpfAnswer::Error { message: format!("the rules cannot be shown: {error}") },
-        _ => UpfAnswer::Error { message: format!("there is no session {seid}; `kaido sessions` lists them") },
-    }
-}
-
-#[cfg(test)]
-mod tests;

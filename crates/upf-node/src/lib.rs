@@ -28,6 +28,7 @@ mod show;
 mod store;
 mod trace;
 mod unknown_peers;
+mod view;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -39,7 +40,7 @@ use clap::{FromArgMatches, Subcommand};
 use kaido_engine::{FramePool, Function};
 use kaido_metrics::Family;
 use kaido_n4::Ipv6Prefix;
-use kaido_node::api::Status;
+use kaido_node::api::{Route, Status};
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned};
 use kaido_node::function::{
@@ -128,6 +129,10 @@ impl NetworkFunction for UpfFunction {
         metrics::families::FAMILIES
     }
 
+    fn routes(&self) -> &'static [Route] {
+        api::ROUTES
+    }
+
     fn selectors(&self) -> &'static [FlowSelector] {
         &trace::SELECTORS
     }
@@ -140,7 +145,7 @@ impl NetworkFunction for UpfFunction {
         UpfCommand::has_subcommand(command.subcommand_name()?).then(|| {
             match UpfCommand::from_arg_matches(command).into_diagnostic()? {
                 UpfCommand::Sessions { at, skip, limit, of, watch } => {
-                    watch.run(|| show::sessions(&at.socket, at.json, (skip, limit), of.wanted()))
+                    watch.run(|| show::sessions(&at.socket, at.json, &of.wanted(skip, limit)))
                 }
                 UpfCommand::Session { seid, at, watch } => {
                     watch.run(|| session::session(&at.socket, at.json, seid))

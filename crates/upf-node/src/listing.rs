@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use kaido_node::listing::{Listing, ListingPage, ListingRow};
-use kaido_node::show::{ask, number, unexpected};
+use kaido_node::show::{ask, number};
 use miette::miette;
 
-use super::api::{Session, SessionsOf, UpfAnswer, UpfQuestion};
+use super::api::{ListSessions, Session, Sessions};
 use super::session::described;
 use super::show::shown;
 
@@ -24,8 +24,7 @@ pub(crate) const SESSIONS: Listing = Listing {
 const IMSI_DIGITS: usize = 14;
 
 fn page(socket: &Path, filter: &str, limit: usize) -> miette::Result<ListingPage> {
-    let answer = ask(socket, &UpfQuestion::Sessions { skip: 0, limit, of: wanted(filter)? })?;
-    let UpfAnswer::Sessions { total, sessions } = answer else { return Err(unexpected(&answer)) };
+    let Sessions { total, sessions } = ask(socket, &ListSessions { limit, ..wanted(filter)? })?;
     Ok(ListingPage { total, rows: sessions.iter().map(row).collect() })
 }
 
@@ -39,24 +38,24 @@ fn row(session: &Session) -> ListingRow {
 }
 
 /// What a text may name.
-fn wanted(filter: &str) -> miette::Result<SessionsOf> {
+fn wanted(filter: &str) -> miette::Result<ListSessions> {
     let filter = filter.trim();
-    let all = SessionsOf::default();
+    let all = ListSessions::default();
     if filter.is_empty() {
         return Ok(all);
     }
     if let Ok(ue) = filter.parse() {
-        return Ok(SessionsOf { ue: Some(ue), ..all });
+        return Ok(ListSessions { ue: Some(ue), ..all });
     }
     if filter.len() >= IMSI_DIGITS && filter.bytes().all(|digit| digit.is_ascii_digit()) {
         let imsi = filter.parse().map_err(|_| miette!("`{filter}` is no IMSI"))?;
-        return Ok(SessionsOf { imsi: Some(imsi), ..all });
+        return Ok(ListSessions { imsi: Some(imsi), ..all });
     }
     let number = number(filter).ok_or_else(|| miette!("`{filter}` is no UE address, SEID, TEID or IMSI"))?;
     Ok(match u32::try_from(number) {
-        Ok(teid) => SessionsOf { teid: Some(teid), ..all },
+        Ok(teid) => ListSessions { teid: Some(teid), ..all },
         // The upper half of a SEID of ours is never zero.
-        Err(_) => SessionsOf { seid: Some(number), ..all },
+        Err(_) => ListSessions { seid: Some(number), ..all },
     })
 }
 
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_told_by_its_look() {
-        let all = SessionsOf::default;
+        let all = ListSessions::default;
         let of = |text: &str| wanted(text).unwrap();
         assert_eq!(of(" "), all());
         assert_eq!(of("10.60.0.1").ue, "10.60.0.1".parse().ok());

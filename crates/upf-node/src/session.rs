@@ -2,19 +2,18 @@
 
 use std::path::Path;
 
-use kaido_node::show::{ask, print_json, table_text, unexpected};
+use kaido_node::show::{ask, print_json, table_text};
 use serde_json::Value;
 
-use super::api::{KernelShare, SessionDetail, UpfAnswer, UpfQuestion};
+use super::api::{GetSession, KernelShare, SessionDetail};
 
 /// `kaido session`.
 pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()> {
-    let answer = ask(socket, &UpfQuestion::Session { seid })?;
-    let UpfAnswer::Session(detail) = &answer else { return Err(unexpected(&answer)) };
+    let detail = ask(socket, &GetSession { seid })?;
     if json {
-        return print_json(&answer);
+        return print_json(&detail);
     }
-    print!("{}", whole(detail));
+    print!("{}", whole(&detail));
     Ok(())
 }
 
@@ -23,9 +22,7 @@ pub(crate) fn session(socket: &Path, json: bool, seid: u64) -> miette::Result<()
 /// # Errors
 /// When no user plane answers, or it has no such session.
 pub(crate) fn described(socket: &Path, seid: u64) -> miette::Result<String> {
-    let answer = ask(socket, &UpfQuestion::Session { seid })?;
-    let UpfAnswer::Session(detail) = &answer else { return Err(unexpected(&answer)) };
-    Ok(whole(detail))
+    Ok(whole(&ask(socket, &GetSession { seid })?))
 }
 
 /// As it is shown.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use kaido_n4::Imsi;
 use kaido_node::api::Status;
-use kaido_node::show::{ask, counts, number, print_json, table, unexpected};
+use kaido_node::show::{ask, counts, number, print_json, table};
 use serde_json::Value;
 
-use super::api::{Form, GtpuPath, SessionsOf, SlowPath, UpfAnswer, UpfQuestion, UpfStatus};
+use super::api::{Form, GtpuPath, ListSessions, Sessions, SlowPath, UpfStatus};
 use super::trace::seid;
 
 /// Which sessions are listed; with several, those that meet all.
@@ -30,8 +30,8 @@ pub(crate) struct SessionsArgs {
 
 impl SessionsArgs {
     /// As the node is asked.
-    pub(crate) fn wanted(&self) -> SessionsOf {
-        SessionsOf { ue: self.ue, teid: self.teid, seid: self.seid, imsi: self.imsi }
+    pub(crate) fn wanted(&self, skip: usize, limit: usize) -> ListSessions {
+        ListSessions { skip, limit, ue: self.ue, teid: self.teid, seid: self.seid, imsi: self.imsi }
     }
 }
 
@@ -177,17 +177,12 @@ pub(super) fn shown(addresses: &[String]) -> String {
 ///
 /// # Errors
 /// When no user plane answers.
-pub(crate) fn sessions(
-    socket: &Path,
-    json: bool,
-    (skip, limit): (usize, usize),
-    of: SessionsOf,
-) -> miette::Result<()> {
-    let answer = ask(socket, &UpfQuestion::Sessions { skip, limit, of })?;
-    let UpfAnswer::Sessions { total, sessions } = &answer else { return Err(unexpected(&answer)) };
+pub(crate) fn sessions(socket: &Path, json: bool, wanted: &ListSessions) -> miette::Result<()> {
+    let answer = ask(socket, wanted)?;
     if json {
         return print_json(&answer);
     }
+    let Sessions { total, sessions } = answer;
     let rows: Vec<_> = sessions
         .iter()
         .map(|session| {
@@ -206,8 +201,8 @@ pub(crate) fn sessions(
         &["seid", "ue", "local tunnel", "remote tunnel", "pdr/far/qer/urr", "uplink B", "downlink B"],
         &rows,
     );
-    let shown = skip + rows.len();
-    if shown < *total {
+    let shown = wanted.skip + rows.len();
+    if shown < total {
         println!("… {} more: --skip {shown}", total - shown);
     }
     Ok(())

@@ -1,14 +1,16 @@
-//! Questions about traces, which change what the node does, unlike the others.
+//! Traces of sessions.
 
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kaido_engine::PortId;
 use kaido_n4::Seid;
-use kaido_node::api::{self, Answer, TraceOf, TraceQuestion};
+use kaido_node::api::{self, Flow, Problem, TraceBegun, TraceOf};
 use kaido_node::board::PortView;
 use kaido_node::function::FlowSelector;
-use kaido_node::port_trace::{READ_MAX, SNAP_MAX, frame, nanoseconds, shown_disposition, verdict};
+use kaido_node::port_trace::{
+    READ_MAX, SNAP_MAX, frame, nanoseconds, no_trace, shown_disposition, too_many_traces, verdict,
+};
 use kaido_node::show::number;
 use kaido_upf::UpfDrop;
 use kaido_upf::control::{TraceBatch, TraceFilter, TracedPacket, Upf};
@@ -17,33 +19,33 @@ use kaido_upf::node::NodeSettings;
 use kaido_upf::trace::WatchId;
 use kaido_upf::ue::Direction;
 
-/// The answer to a question about traces.
-pub(super) fn answer(upf: &mut Upf, ports: &[PortView], question: TraceQuestion, now: SystemTime) -> Answer {
-    match question {
-        TraceQuestion::Begin { of, snap } => {
-            let filter = match filter(&of) {
-                Ok(filter) => filter,
-                Err(message) => return Answer::Error { message },
-            };
-            match upf.begin_trace(filter, snap.min(SNAP_MAX), now) {
-                Some(WatchId(id)) => {
-                    let ports = ports.iter().map(|port| port.name.clone()).collect();
-                    Answer::TraceBegun { id, ports }
-                }
-                None => Answer::Error { message: "there are too many traces already".to_owned() },
-            }
-        }
-        TraceQuestion::Read { id } => match upf.read_trace(WatchId(id), READ_MAX, now) {
-            Some(batch) => Answer::Trace(Box::new(read(&batch, ports, &upf.node().settings))),
-            None => {
-                Answer::Error { message: "the trace has ended: nobody had read it for a while".to_owned() }
-            }
-        },
-        TraceQuestion::End { id } => {
-            upf.end_trace(WatchId(id), now);
-            Answer::TraceEnded
-        }
-    }
+/// Begins a trace.
+pub(super) fn begin(
+    upf: &mut Upf,
+    ports: &[PortView],
+    of: &TraceOf,
+    snap: usize,
+    now: SystemTime,
+) -> Result<TraceBegun, Problem> {
+    let filter = filter(of).map_err(Problem::bad_request)?;
+    let WatchId(id) = upf.begin_trace(filter, snap.min(SNAP_MAX), now).ok_or_else(too_many_traces)?;
+    Ok(TraceBegun { id, ports: ports.iter().map(|port| port.name.clone()).collect() })
+}
+
+/// Takes what one has brought.
+pub(super) fn read(
+    upf: &mut Upf,
+    ports: &[PortView],
+    id: u32,
+    now: SystemTime,
+) -> Result<api::TraceRead, Problem> {
+    let batch = upf.read_trace(WatchId(id), READ_MAX, now).ok_or_else(no_trace)?;
+    Ok(brought(&batch, ports, &upf.node().settings))
+}
+
+/// Ends one.
+pub(super) fn end(upf: &mut Upf, id: u32, now: SystemTime) {
+    upf.end_trace(WatchId(id), now);
 }
 
 /// The options that say whose packets are traced.
@@ -65,13 +67,13 @@ pub(crate) const SELECTORS: [FlowSelector; 2] = [
 /// Whose packets.
 fn filter(of: &TraceOf) -> Result<TraceFilter, String> {
     match of {
-        TraceOf::Flow { by, value } if by == "ue" => {
+        TraceOf::Flow(Flow { by, value }) if by == "ue" => {
             value.parse().map(TraceFilter::Ue).map_err(|_| format!("`{value}` is no IP address"))
         }
-        TraceOf::Flow { by, value } if by == "seid" => {
+        TraceOf::Flow(Flow { by, value }) if by == "seid" => {
             seid(value).map(|seid| TraceFilter::Session(Seid(seid)))
         }
-        TraceOf::Flow { by, .. } => Err(format!("a user plane has no flows by {by}")),
+        TraceOf::Flow(Flow { by, .. }) => Err(format!("a user plane has no flows by {by}")),
         TraceOf::Ports(_) => {
             Err("this node is a user plane: say whose packets, with --ue ADDRESS or --seid SEID".to_owned())
         }
@@ -83,7 +85,7 @@ pub(crate) fn seid(text: &str) -> Result<u64, String> {
     number(text).ok_or_else(|| format!("`{text}` is no SEID; write 0x8000000000000001 or a decimal number"))
 }
 
-fn read(batch: &TraceBatch, ports: &[PortView], settings: &NodeSettings) -> api::TraceRead {
+fn brought(batch: &TraceBatch, ports: &[PortView], settings: &NodeSettings) -> api::TraceRead {
     api::TraceRead {
         of: batch.sessions.iter().map(|&seid| shown(seid)).collect(),
         lost: batch.lost,
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_a_session_by_address_or_seid() {
-        let flow = |by: &str, value: &str| TraceOf::Flow { by: by.to_owned(), value: value.to_owned() };
+        let flow = |by: &str, value: &str| TraceOf::Flow(Flow { by: by.to_owned(), value: value.to_owned() });
         assert!(matches!(filter(&flow("ue", "10.60.0.1")), Ok(TraceFilter::Ue(_))));
         assert!(matches!(filter(&flow("seid", "0x11")), Ok(TraceFilter::Session(Seid(17)))));
         assert!(filter(&flow("name", "/a")).is_err() && filter(&TraceOf::Ports(Vec::new())).is_err());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kaido_engine::netlink::Interface;
 use kaido_engine::{KernelPath, PortId, PortTotals};
-use kaido_node::api::{Answer, TraceQuestion};
+use kaido_node::api::{Asked, Question, Reply, Role, Route};
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{
     Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, ReloadRule, Spanned, schema_of,
@@ -14,7 +14,7 @@ use kaido_node::config::{
 use kaido_node::families;
 use kaido_node::function::{
     ConfiguredFunction, DatapathChoice, FunctionContext, FunctionStatus, FunctionView, NetworkFunction,
-    Running, own_question, reply,
+    Running, Traces,
 };
 use kaido_node::metrics::{Exposition, Family, MetricsSource};
 use kaido_node::port_trace::PortTraces;
@@ -55,6 +55,10 @@ impl NetworkFunction for VxlanFunction {
 
     fn families(&self) -> &'static [Family] {
         FAMILIES
+    }
+
+    fn routes(&self) -> &'static [Route] {
+        ROUTES
     }
 
     fn show(&self, at: &ControlTarget) -> Option<miette::Result<()>> {
@@ -293,23 +297,30 @@ impl MetricsSource for Segments {
     }
 }
 
-/// A question to the endpoint.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case")]
-enum VxlanQuestion {
-    /// What was done, by segment.
-    Vxlan,
+/// What may be asked of it over HTTP.
+const ROUTES: &[Route] = &[Route::of::<GetVxlan>()];
+
+/// What was done, by segment.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GetVxlan {}
+
+impl Question for GetVxlan {
+    type Answer = VxlanStatus;
+    const NAME: &'static str = "get_vxlan";
+    const PATH: &'static str = "/v1/vxlan";
+    const ROLE: Role = Role::Watch;
 }
 
-/// Its answer.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-enum VxlanAnswer {
-    Vxlan { segments: Vec<SegmentStatus> },
+/// What a VXLAN endpoint has done.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct VxlanStatus {
+    /// By VNI.
+    segments: Vec<SegmentStatus>,
 }
 
 /// A segment, as it is shown.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct SegmentStatus {
     vni: u32,
     remotes: Vec<IpAddr>,
@@ -334,15 +345,12 @@ impl FunctionView for VxlanView {
         }
     }
 
-    fn answer(&mut self, question: &Value) -> Option<Value> {
-        Some(match own_question(question, &["vxlan"])? {
-            Ok(VxlanQuestion::Vxlan) => reply(&VxlanAnswer::Vxlan { segments: self.segments.status() }),
-            Err(answer) => answer,
-        })
+    fn answer(&mut self, asked: &Asked) -> Option<Reply> {
+        asked.on(|GetVxlan {}| Ok(VxlanStatus { segments: self.segments.status() }))
     }
 
-    fn trace(&mut self, question: TraceQuestion) -> Answer {
-        self.traces.answer(question)
+    fn traces(&mut self) -> &mut dyn Traces {
+        &mut self.traces
     }
 
     fn turn(&mut self) {
@@ -352,11 +360,10 @@ impl FunctionView for VxlanView {
 
 /// `kaido show vxlan`.
 fn show(at: &ControlTarget) -> miette::Result<()> {
-    let answer = ask(&at.socket, &VxlanQuestion::Vxlan)?;
+    let status = ask(&at.socket, &GetVxlan {})?;
     if at.json {
-        return print_json(&answer);
+        return print_json(&status);
     }
-    let VxlanAnswer::Vxlan { segments } = answer;
     let row = |segment: SegmentStatus| {
         let remotes: Vec<_> = segment.remotes.iter().map(ToString::to_string).collect();
         let counts =
@@ -364,6 +371,6 @@ fn show(at: &ControlTarget) -> miette::Result<()> {
         [segment.vni.to_string(), remotes.join(" ")].into_iter().chain(counts).collect()
     };
     let headings = ["vni", "remotes", "encapsulated", "bytes", "decapsulated", "bytes"];
-    table(&headings, &segments.into_iter().map(row).collect::<Vec<_>>());
+    table(&headings, &status.segments.into_iter().map(row).collect::<Vec<_>>());
     Ok(())
 }

@@ -1,25 +1,26 @@
-//! What the control socket of a GRE header remover answers, beyond what every node does.
+//! What a GRE header remover answers, beyond what every node does.
 
+use kaido_node::api::{Question, Role, Route};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum GreQuestion {
-    /// What its rules have done.
-    Gre,
-}
+/// What it answers to.
+pub(super) const ROUTES: &[Route] = &[Route::of::<GetGre>()];
 
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub(crate) enum GreAnswer {
-    /// To [`GreQuestion::Gre`].
-    Gre(GreStatus),
+/// What its rules have done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GetGre {}
+
+impl Question for GetGre {
+    type Answer = GreStatus;
+    const NAME: &'static str = "get_gre";
+    const PATH: &'static str = "/v1/gre";
+    const ROLE: Role = Role::Watch;
 }
 
 /// What a GRE header remover has done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GreStatus {
     /// Rules for tunnel packets and then encapsulations, in the order of the configuration.
     pub(crate) rules: Vec<GreRule>,
@@ -28,7 +29,7 @@ pub(crate) struct GreStatus {
 }
 
 /// A rule, or an encapsulation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GreRule {
     pub(crate) name: String,
     /// What it does: `decapsulate`, `pass`, `drop`, `punt` or `encapsulate`.
@@ -40,7 +41,7 @@ pub(crate) struct GreRule {
 }
 
 /// What a port's program has done with packets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GreInKernel {
     pub(crate) port: String,
     /// Packets that left by the peer port as they came.

@@ -1,12 +1,12 @@
-//! What a header remover shows at the control socket.
+//! What a header remover answers.
 
 use kaido_engine::PortTotals;
-use kaido_node::api::{Answer, TraceQuestion};
-use kaido_node::function::{DatapathChoice, FunctionStatus, FunctionView, own_question, reply};
+use kaido_node::api::{Asked, Reply};
+use kaido_node::function::{DatapathChoice, FunctionStatus, FunctionView, Traces};
 use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
 
-use super::api::{GreAnswer, GreQuestion};
+use super::api::GetGre;
 use super::rules::{Rules, forwarded};
 
 /// A header remover, as it is shown.
@@ -31,15 +31,12 @@ impl FunctionView for GreView {
         }
     }
 
-    fn answer(&mut self, question: &Value) -> Option<Value> {
-        Some(match own_question(question, &["gre"])? {
-            Ok(GreQuestion::Gre) => reply(&GreAnswer::Gre(self.rules.status())),
-            Err(answer) => answer,
-        })
+    fn answer(&mut self, asked: &Asked) -> Option<Reply> {
+        asked.on(|GetGre {}| Ok(self.rules.status()))
     }
 
-    fn trace(&mut self, question: TraceQuestion) -> Answer {
-        self.traces.answer(question)
+    fn traces(&mut self) -> &mut dyn Traces {
+        &mut self.traces
     }
 
     fn turn(&mut self) {

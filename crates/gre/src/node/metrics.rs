@@ -1,10 +1,10 @@
-//! What the header remover offers to be scraped, and as JSON.
+//! What the header remover offers to be scraped.
 
 use kaido_engine::PortTotals;
 use kaido_metrics::{Exposition, Family};
 use kaido_node::metrics::MetricsSource;
 
-use super::api::{GreAnswer, GreInKernel, GreRule};
+use super::api::{GreInKernel, GreRule};
 use super::families as f;
 use super::rules::Rules;
 use crate::xdp::GreCounters;
@@ -36,15 +36,6 @@ impl MetricsSource for GreMetrics {
         let status = self.rules.status();
         rules(&status.rules, out);
         kernel(&status.kernel, out);
-    }
-
-    fn document(&mut self, path: &str) -> Option<String> {
-        let is_own = self.paths().contains(&path);
-        is_own.then(|| serde_json::to_string(&GreAnswer::Gre(self.rules.status())).ok()).flatten()
-    }
-
-    fn paths(&self) -> &'static [&'static str] {
-        &["/v1/gre"]
     }
 }
 

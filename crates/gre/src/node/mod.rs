@@ -12,6 +12,7 @@ mod show;
 
 use kaido_metrics::Family;
 use kaido_node::Stage;
+use kaido_node::api::Route;
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema};
 use kaido_node::function::{ConfiguredFunction, DatapathChoice, FunctionContext, NetworkFunction, Running};
@@ -50,6 +51,10 @@ impl NetworkFunction for GreFunction {
 
     fn families(&self) -> &'static [Family] {
         families::FAMILIES
+    }
+
+    fn routes(&self) -> &'static [Route] {
+        api::ROUTES
     }
 
     fn show(&self, at: &ControlTarget) -> Option<miette::Result<()>> {

@@ -5,14 +5,13 @@ use std::path::Path;
 use kaido_node::listing::{Listing, ListingPage, ListingRow};
 use kaido_node::show::{ask, print_json, table};
 
-use super::api::{GreAnswer, GreQuestion, GreRule};
+use super::api::{GetGre, GreRule};
 
 /// `kaido show gre`.
 pub(crate) fn gre(socket: &Path, json: bool) -> miette::Result<()> {
-    let answer = ask(socket, &GreQuestion::Gre)?;
-    let GreAnswer::Gre(status) = &answer;
+    let status = ask(socket, &GetGre {})?;
     if json {
-        return print_json(&answer);
+        return print_json(&status);
     }
     let rules: Vec<_> = status
         .rules
@@ -45,7 +44,7 @@ pub(crate) const RULES: Listing = Listing {
     directions: &["traffic"],
     filter: None,
     page: |socket, _, limit| {
-        let GreAnswer::Gre(status) = ask(socket, &GreQuestion::Gre)?;
+        let status = ask(socket, &GetGre {})?;
         let total = status.rules.len();
         let row = |rule: GreRule| ListingRow {
             key: rule.name.clone(),

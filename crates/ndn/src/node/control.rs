@@ -1,16 +1,21 @@
-//! What a router shows at the control socket; of names and faces it speaks NDN itself.
+//! What a router answers; of names and faces it speaks NDN itself.
 
 use kaido_engine::PortTotals;
-use kaido_node::api::{Answer, TraceQuestion};
-use kaido_node::function::{DatapathChoice, FunctionStatus, FunctionView};
+use kaido_node::api::{Asked, Reply};
+use kaido_node::function::{DatapathChoice, FunctionStatus, FunctionView, Traces};
 use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
+
+use super::api::GetNdn;
+use crate::node::client::entries::Workers;
+use crate::router::Observer;
 
 /// What forwards.
 pub(super) const DATAPATH: &str = "engine";
 
 /// A router, as it is shown.
 pub(super) struct RouterView {
+    pub(super) router: Observer,
     pub(super) traces: PortTraces,
 }
 
@@ -24,12 +29,12 @@ impl FunctionView for RouterView {
         }
     }
 
-    fn answer(&mut self, _: &Value) -> Option<Value> {
-        None
+    fn answer(&mut self, asked: &Asked) -> Option<Reply> {
+        asked.on(|GetNdn {}| Ok(Workers::from(&self.router.sharing())))
     }
 
-    fn trace(&mut self, question: TraceQuestion) -> Answer {
-        self.traces.answer(question)
+    fn traces(&mut self) -> &mut dyn Traces {
+        &mut self.traces
     }
 
     fn turn(&mut self) {

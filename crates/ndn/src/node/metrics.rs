@@ -1,4 +1,4 @@
-//! What the router offers to be scraped, and as JSON.
+//! What the router offers to be scraped.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use kaido_node::metrics::MetricsSource;
 
 use super::families as f;
 use crate::balance::Balance;
-use crate::node::client::entries::Workers;
 use crate::router::{Observer, WorkerReport};
 use crate::tier::TierReport;
 
@@ -39,17 +38,6 @@ impl MetricsSource for NdnMetrics {
         if let Some(tier) = self.router.tier() {
             disk(&tier, out);
         }
-    }
-
-    fn document(&mut self, path: &str) -> Option<String> {
-        match path {
-            "/v1/ndn" => serde_json::to_string(&Workers::from(&self.router.sharing())).ok(),
-            _ => None,
-        }
-    }
-
-    fn paths(&self) -> &'static [&'static str] {
-        &["/v1/ndn"]
     }
 }
 

@@ -1,5 +1,6 @@
 //! The NDN router of `kaido run`.
 
+mod api;
 mod client;
 mod config;
 mod control;
@@ -20,6 +21,7 @@ use clap::{FromArgMatches, Subcommand};
 use kaido_engine::PortId;
 use kaido_metrics::Family;
 use kaido_ndn_tables::{NameHash, PitSettings};
+use kaido_node::api::Route;
 use kaido_node::board::{Heartbeat, PortView};
 use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
@@ -74,6 +76,10 @@ impl NetworkFunction for NdnFunction {
 
     fn families(&self) -> &'static [Family] {
         families::FAMILIES
+    }
+
+    fn routes(&self) -> &'static [Route] {
+        api::ROUTES
     }
 
     fn commands(&self, command: clap::Command) -> clap::Command {
@@ -199,7 +205,7 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
         workers = workers.len(),
         "the NDN router runs"
     );
-    let metrics = NdnMetrics::new(router, team.balance, context.first_worker);
+    let metrics = NdnMetrics::new(router.clone(), team.balance, context.first_worker);
     let mut control = context.run(Running {
         node_id: None,
         datapath: DATAPATH,
@@ -208,7 +214,7 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
         metrics: Box::new(metrics),
         heartbeat: Heartbeat::new(),
     });
-    control.run(&mut RouterView { traces }, || worker_set.has_lost() || management.has_ended());
+    control.run(&mut RouterView { router, traces }, || worker_set.has_lost() || management.has_ended());
     management.stop();
     let ended = worker_set.end(&mut ports.opened, control.is_stopping());
     // After the workers, which have given it what they held.

@@ -1,43 +1,93 @@
-//! Traces, as they go over the control socket.
+//! Traces, as they are asked for and read.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A question about a trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "what", rename_all = "snake_case")]
-pub enum TraceQuestion {
-    /// Begin one.
-    Begin {
-        /// Whose packets.
-        of: TraceOf,
-        /// Octets of each frame that are kept.
-        snap: usize,
-    },
-    /// What it has brought since it was last read.
-    Read {
-        /// Its number.
-        id: u32,
-    },
-    /// End it.
-    End {
-        /// Its number.
-        id: u32,
-    },
+use super::{Method, Question, Role};
+
+/// Begins a trace. One that is not read for five seconds ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BeginTrace {
+    /// Whose packets.
+    pub of: TraceOf,
+    /// Octets of each frame that are kept.
+    #[serde(default = "whole")]
+    pub snap: usize,
+}
+
+const fn whole() -> usize {
+    65_535
+}
+
+impl Question for BeginTrace {
+    type Answer = TraceBegun;
+    const NAME: &'static str = "begin_trace";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/v1/traces";
+    const ROLE: Role = Role::Operate;
+}
+
+/// Takes what a trace has brought since it was last read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadTrace {
+    /// Its number.
+    pub id: u32,
+}
+
+impl Question for ReadTrace {
+    type Answer = TraceRead;
+    const NAME: &'static str = "read_trace";
+    // What is read is there no more.
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/v1/traces/{id}/read";
+    const ROLE: Role = Role::Operate;
+}
+
+/// Ends a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndTrace {
+    /// Its number.
+    pub id: u32,
+}
+
+impl Question for EndTrace {
+    type Answer = ();
+    const NAME: &'static str = "end_trace";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/v1/traces/{id}";
+    const ROLE: Role = Role::Operate;
+}
+
+/// A trace that was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceBegun {
+    /// Its number.
+    pub id: u32,
+    /// The ports of the function that has it.
+    pub ports: Vec<String>,
 }
 
 /// Whose packets are traced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceOf {
     /// Those of ports, by name, of a function that keeps no flows apart; none means all.
     Ports(Vec<String>),
     /// Those of a flow, such as a session, of a function that has such.
-    Flow {
-        /// How it is named: one of the function's [selectors](crate::function::FlowSelector).
-        by: String,
-        /// Its name.
-        value: String,
-    },
+    Flow(Flow),
+}
+
+/// A flow, by a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// How it is named: `ue` or `seid` of a user plane.
+    pub by: String,
+    /// Its name.
+    pub value: String,
 }
 
 /// Direction of a packet that came in by a port, where there are no sessions.
@@ -46,7 +96,7 @@ pub const IN: &str = "in";
 pub const OUT: &str = "out";
 
 /// What a trace has brought since it was last read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceRead {
     /// SEIDs of the sessions, or names of the ports, that are traced now.
     #[serde(rename = "sessions")]
@@ -58,13 +108,13 @@ pub struct TraceRead {
 }
 
 /// One packet's way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedPacket {
     /// When it came, in nanoseconds since 1970.
     pub time_ns: u64,
     /// Our SEID of its session; empty when that has gone, or there are none.
     pub seid: String,
-    /// `uplink` or `downlink`; [`IN`] or [`OUT`] where there are no sessions.
+    /// `uplink` or `downlink`; `in` or `out` where there are no sessions.
     pub direction: String,
     /// The port that it came in by.
     pub port: String,
@@ -94,7 +144,7 @@ impl TracedPacket {
 }
 
 /// The rules that a packet met.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedRule {
     /// The PDR.
     pub pdr: u32,
@@ -109,7 +159,7 @@ pub struct TracedRule {
 }
 
 /// A frame, or its head.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedFrame {
     /// Octets of the whole.
     pub len: usize,
@@ -118,7 +168,7 @@ pub struct TracedFrame {
 }
 
 /// What became of a packet.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "disposition", rename_all = "snake_case")]
 pub enum PacketDisposition {
     /// It left.

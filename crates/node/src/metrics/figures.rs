@@ -10,7 +10,6 @@ use kaido_metrics::{Buckets, Exposition, Family, Format, Value};
 use super::families as f;
 use super::process::Process;
 use super::source::MetricsSource;
-use crate::api;
 use crate::board::{PortBoard, PortState, PortView};
 use crate::function::Running;
 use crate::reload::ReloadCounts;
@@ -56,11 +55,6 @@ impl FunctionFigures {
         self.source.look()
     }
 
-    /// Its drops, by port and reason.
-    fn drops(&self) -> Vec<api::Drop> {
-        shown::drops(&self.ports, self.totals().iter())
-    }
-
     /// Its workers with their numbers in the node.
     fn numbered(&self) -> impl Iterator<Item = (String, &WorkerCounters)> {
         let workers = self.workers.iter().enumerate();
@@ -95,11 +89,6 @@ impl Figures {
     /// Has every function look.
     fn look(&mut self) -> bool {
         self.functions.iter_mut().all(FunctionFigures::look)
-    }
-
-    /// Drops by port and reason; `None` when the figures of a function cannot be had in time.
-    pub fn drops(&mut self) -> Option<Vec<api::Drop>> {
-        self.look().then(|| self.functions.iter().flat_map(FunctionFigures::drops).collect())
     }
 
     /// The text of a scrape; `None` when the figures of a function cannot be had in time.

@@ -15,14 +15,4 @@ pub trait MetricsSource: Send {
 
     /// Writes its families.
     fn metrics(&self, out: &mut Exposition);
-
-    /// The JSON document at a path; `None` where there is none.
-    fn document(&mut self, _path: &str) -> Option<String> {
-        None
-    }
-
-    /// Paths of its documents.
-    fn paths(&self) -> &'static [&'static str] {
-        &[]
-    }
 }

@@ -1,6 +1,7 @@
 //! `kaido status`, `drops`, `trace` and `capture`: questions to a running node, answers as tables. A function asks and answers in the
 //! same way what only it has.
 
+mod client;
 mod filter;
 mod pcapng;
 mod reload;
@@ -9,21 +10,19 @@ mod trace;
 mod upgrade;
 mod workers;
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use miette::{IntoDiagnostic, WrapErr, miette};
+use miette::IntoDiagnostic;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
+pub use self::client::ask;
+pub(crate) use self::pcapng::Pcapng;
 pub use self::reload::reload;
 pub use self::target::{ControlTarget, Watch};
 pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
 pub use self::upgrade::upgrade;
-use crate::api::{Answer, Count, LastReload, Port, Question, Status};
+use crate::api::{Count, Drops, GetNode, LastReload, ListDrops, Port, Status};
 use crate::function::NetworkFunction;
 
 /// Reads a number as it is written: 0x000003ef or decimal.
@@ -32,60 +31,6 @@ pub fn number(text: &str) -> Option<u64> {
         Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok(),
         None => text.parse().ok(),
     }
-}
-
-/// How often a node is asked that ends before it answers.
-const TRIES: usize = 3;
-
-/// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Asks a node; the answer, which is no refusal.
-///
-/// # Errors
-/// When no node answers, it is of another version, or refuses.
-pub fn ask<A: DeserializeOwned>(socket: &Path, question: &impl Serialize) -> miette::Result<A> {
-    let other_version = "the node is of another version";
-    // A process that another takes over from may end before it has answered: then the other does.
-    let mut answers = (0..TRIES).map(|_| answer_of(socket, question));
-    let answer = answers.find(|answer| answer.as_ref().map_or(true, |answer| !answer.is_empty()));
-    let answer = answer.transpose()?.unwrap_or_default();
-    let answer: Value = serde_json::from_str(&answer).into_diagnostic().wrap_err(other_version)?;
-    if answer.get("answer").and_then(Value::as_str) == Some("error") {
-        let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
-        return Err(miette!("the node refused the question: {message}"));
-    }
-    serde_json::from_value(answer).into_diagnostic().wrap_err(other_version)
-}
-
-/// The line that a node answers with; empty where it ends before.
-fn answer_of(socket: &Path, question: &impl Serialize) -> miette::Result<String> {
-    let mut stream = UnixStream::connect(socket).map_err(|error| {
-        miette!(
-            help = "is `kaido run` running, and is its control.socket this path? Name another with --socket",
-            "cannot reach a node at {}: {error}",
-            socket.display()
-        )
-    })?;
-    stream.set_read_timeout(Some(PATIENCE)).into_diagnostic()?;
-    let mut line = serde_json::to_string(question).into_diagnostic()?;
-    line.push('\n');
-    stream.write_all(line.as_bytes()).into_diagnostic().wrap_err("the node does not listen")?;
-    let mut answer = String::new();
-    match BufReader::new(stream).read_line(&mut answer) {
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(String::new()),
-        read => read.map(|_| answer).into_diagnostic().wrap_err("the node does not answer"),
-    }
-}
-
-/// Why an answer to another question is none.
-pub fn unexpected(answer: &impl Serialize) -> miette::Report {
-    let kind = serde_json::to_value(answer).ok();
-    let kind = kind.as_ref().and_then(|answer| answer.get("answer")?.as_str()).unwrap_or("nothing known");
-    miette!(
-        help = "`kaido --version` and the first line of `kaido status` must be the same",
-        "the node answered with `{kind}`, which is no answer to the question: it is of another version"
-    )
 }
 
 /// Prints an answer as JSON.
@@ -125,10 +70,9 @@ pub fn table_text(headings: &[&str], rows: &[Vec<String>]) -> String {
 /// # Errors
 /// When no node answers.
 pub fn status(socket: &Path, json: bool, functions: &[&dyn NetworkFunction]) -> miette::Result<()> {
-    let answer = ask(socket, &Question::Status)?;
-    let Answer::Status(status) = &answer else { return Err(unexpected(&answer)) };
+    let status = ask(socket, &GetNode {})?;
     if json {
-        return print_json(&answer);
+        return print_json(&status);
     }
     println!(
         "kaido {}  {} node {}  process {}, up {} s",
@@ -138,7 +82,7 @@ pub fn status(socket: &Path, json: bool, functions: &[&dyn NetworkFunction]) -> 
         "{} workers, {} of {} frames of {} bytes free, in {}",
         status.workers, status.frames_free, status.frames, status.frame_bytes, status.frame_pages
     );
-    println!("{}", datapath(status));
+    println!("{}", datapath(&status));
     if let Some(LastReload { at, refused }) = &status.reload {
         let ago =
             SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().saturating_sub(*at);
@@ -152,12 +96,12 @@ pub fn status(socket: &Path, json: bool, functions: &[&dyn NetworkFunction]) -> 
         .split(", ")
         .filter_map(|name| functions.iter().find(|function| function.name() == name));
     let running: Vec<_> = running.collect();
-    running.iter().for_each(|function| function.print_summary(status));
+    running.iter().for_each(|function| function.print_summary(&status));
     println!();
     ports(&status.ports);
     println!();
     workers::print(&status.per_worker);
-    running.iter().for_each(|function| function.print_status(status));
+    running.iter().for_each(|function| function.print_status(&status));
     Ok(())
 }
 
@@ -217,11 +161,11 @@ pub fn counts(headings: [&str; 2], counts: &[Count]) {
 /// # Errors
 /// When no node answers.
 pub fn drops(socket: &Path, json: bool) -> miette::Result<()> {
-    let answer = ask(socket, &Question::Drops)?;
-    let Answer::Drops { drops } = &answer else { return Err(unexpected(&answer)) };
+    let answer = ask(socket, &ListDrops {})?;
     if json {
         return print_json(&answer);
     }
+    let Drops { drops } = answer;
     if drops.is_empty() {
         println!("nothing was dropped");
         return Ok(());

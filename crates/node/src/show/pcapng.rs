@@ -26,14 +26,14 @@ const OUTBOUND: u32 = 2;
 
 /// Writes traced packets.
 #[derive(Debug)]
-pub(super) struct Pcapng<W: Write> {
+pub(crate) struct Pcapng<W: Write> {
     output: W,
     ports: Vec<String>,
 }
 
 impl<W: Write> Pcapng<W> {
     /// A file with an interface for each port.
-    pub(super) fn new(mut output: W, ports: &[String]) -> io::Result<Self> {
+    pub(crate) fn new(mut output: W, ports: &[String]) -> io::Result<Self> {
         let mut section = BYTE_ORDER.to_ne_bytes().to_vec();
         section.extend([1u16.to_ne_bytes(), 0u16.to_ne_bytes()].concat());
         // The section's length is not known.
@@ -58,7 +58,7 @@ impl<W: Write> Pcapng<W> {
     }
 
     /// Writes a packet as it came in, and what left because of it.
-    pub(super) fn packet(&mut self, packet: &TracedPacket) -> io::Result<()> {
+    pub(crate) fn packet(&mut self, packet: &TracedPacket) -> io::Result<()> {
         let reasons = packet.dispositions.iter().filter_map(|disposition| match disposition {
             PacketDisposition::Dropped { reason } => Some(format!(": {reason}")),
             _ => None,
@@ -114,6 +114,13 @@ impl<W: Write> Pcapng<W> {
         option(&mut body, OPTION_EPB_FLAGS, &flags.to_ne_bytes());
         option(&mut body, OPTION_END, &[]);
         block(&mut self.output, ENHANCED_PACKET, &body)
+    }
+}
+
+impl Pcapng<Vec<u8>> {
+    /// Takes what was written since the last time.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
     }
 }
 

@@ -4,16 +4,16 @@ use std::path::Path;
 
 use miette::miette;
 
-use super::{ask, print_json, unexpected};
-use crate::api::{Answer, Question, Reloaded};
+use super::{ask, print_json};
+use crate::api::{self, Reloaded};
 
 /// Has a node read its configuration again, and prints what differs.
 ///
 /// # Errors
 /// When the file is wrong, or something in it cannot change: then nothing has.
 pub fn reload(socket: &Path, json: bool, dry_run: bool) -> miette::Result<()> {
-    let answer = ask(socket, &Question::Reload { dry_run })?;
-    let Answer::Reloaded(Reloaded { fields, taken }) = &answer else { return Err(unexpected(&answer)) };
+    let answer = ask(socket, &api::Reload { dry_run })?;
+    let Reloaded { fields, taken } = &answer;
     if json {
         print_json(&answer)?;
     } else {

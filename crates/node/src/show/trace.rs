@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgMatches, Command};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use super::ask;
 use super::filter::{self, Filter};
 use super::pcapng::Pcapng;
-use super::{ask, unexpected};
 use crate::api::{
-    self, Answer, PacketDisposition, Question, TraceOf, TraceQuestion, TraceRead, TracedPacket,
+    self, BeginTrace, EndTrace, Flow, PacketDisposition, ReadTrace, TraceBegun, TraceOf, TraceRead,
+    TracedPacket,
 };
 use crate::function::{FlowSelector, NetworkFunction};
 
@@ -85,7 +86,7 @@ pub fn flow_of(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
     let mut selectors = functions.iter().flat_map(|function| function.selectors());
     selectors.find_map(|selector| {
         let value: &String = matches.get_one(selector.name)?;
-        Some(TraceOf::Flow { by: selector.name.to_owned(), value: value.clone() })
+        Some(TraceOf::Flow(Flow { by: selector.name.to_owned(), value: value.clone() }))
     })
 }
 
@@ -99,24 +100,19 @@ struct Trace<'s> {
 impl<'s> Trace<'s> {
     fn begin(socket: &'s Path, args: &TraceArgs, flow: Option<TraceOf>, snap: usize) -> miette::Result<Self> {
         let of = flow.unwrap_or_else(|| TraceOf::Ports(args.of.port.clone()));
-        match ask(socket, &Question::Trace(TraceQuestion::Begin { of, snap }))? {
-            Answer::TraceBegun { id, ports } => Ok(Self { socket, id, ports }),
-            answer => Err(unexpected(&answer)),
-        }
+        let TraceBegun { id, ports } = ask(socket, &BeginTrace { of, snap })?;
+        Ok(Self { socket, id, ports })
     }
 
     fn read(&self) -> miette::Result<TraceRead> {
-        match ask(self.socket, &Question::Trace(TraceQuestion::Read { id: self.id }))? {
-            Answer::Trace(read) => Ok(*read),
-            answer => Err(unexpected(&answer)),
-        }
+        ask(self.socket, &ReadTrace { id: self.id })
     }
 }
 
 impl Drop for Trace<'_> {
     fn drop(&mut self) {
         // If it cannot be told, the node ends it by itself.
-        let _ = ask::<Answer>(self.socket, &Question::Trace(TraceQuestion::End { id: self.id }));
+        let _ = ask(self.socket, &EndTrace { id: self.id });
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::{ask, print_json, unexpected};
-use crate::api::{Answer, Question, UpgradeState};
+use super::{ask, print_json};
+use crate::api::{BeginUpgrade, GetUpgrade, UpgradeState};
 
 /// How often the node is asked.
 const PACE: Duration = Duration::from_millis(50);
@@ -26,10 +26,10 @@ pub fn upgrade(socket: &Path, json: bool, program: Option<PathBuf>) -> miette::R
         }
         None => std::env::current_exe().into_diagnostic().wrap_err("the file of this program")?,
     };
-    let before = state(socket, &Question::Upgrade { program })?;
+    let before = ask(socket, &BeginUpgrade { program })?;
     let now = wait(socket, before.pid)?;
     if json {
-        return print_json(&Answer::Upgrade(now));
+        return print_json(&now);
     }
     println!("process {} (kaido {}) has taken over from process {}", now.pid, now.version, before.pid);
     Ok(())
@@ -41,7 +41,7 @@ fn wait(socket: &Path, pid: u32) -> miette::Result<UpgradeState> {
     let mut heard = Instant::now();
     loop {
         std::thread::sleep(PACE);
-        match state(socket, &Question::UpgradeState) {
+        match ask(socket, &GetUpgrade {}) {
             Ok(now) if now.pid != pid => return Ok(now),
             Ok(UpgradeState { failed: Some(why), .. }) => {
                 return Err(miette!("no other process has taken over, and the node goes on: {}", why.trim()));
@@ -54,12 +54,5 @@ fn wait(socket: &Path, pid: u32) -> miette::Result<UpgradeState> {
             // One process may end while another begins.
             Err(_) => {}
         }
-    }
-}
-
-fn state(socket: &Path, question: &Question) -> miette::Result<UpgradeState> {
-    match ask(socket, question)? {
-        Answer::Upgrade(state) => Ok(state),
-        other => Err(unexpected(&other)),
     }
 }

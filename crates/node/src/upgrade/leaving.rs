@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kaido_metrics::Admission;
-
 use super::channel::Channel;
 use super::{FAILED_UPGRADE, FromNew, FromOld, HandOver, Stage, TAKES_OVER};
 use crate::api::UpgradeState;
+use crate::http::Door;
 use crate::takeover::Takeover;
 
 /// How long a function may take to bring what it knows to the store.
@@ -47,40 +46,26 @@ pub(crate) struct Leaving {
     takeover: Arc<Takeover>,
     /// By function.
     functions: Vec<HandOver>,
-    /// Of the metrics endpoint, where there is one.
-    scrapes: Option<Arc<Admission>>,
+    /// Where questions come in.
+    door: Door,
     stop: Arc<AtomicBool>,
-    /// Who connects from here on is the next process's.
-    is_next: Arc<AtomicBool>,
 }
 
 impl Leaving {
     pub(crate) fn new(
         takeover: Arc<Takeover>,
         functions: Vec<HandOver>,
-        scrapes: Option<Arc<Admission>>,
+        door: Door,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let failed = std::env::var(FAILED_UPGRADE).ok();
         let state = failed.map_or(Upgrade::None, Upgrade::Failed);
-        Self {
-            state: Arc::new(Mutex::new(state)),
-            takeover,
-            functions,
-            scrapes,
-            stop,
-            is_next: Arc::default(),
-        }
+        Self { state: Arc::new(Mutex::new(state)), takeover, functions, door, stop }
     }
 
     /// How it is.
     pub(crate) fn state(&self) -> Upgrade {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether who connects to the control socket is to be answered by the next process.
-    pub(crate) fn is_next(&self) -> bool {
-        self.is_next.load(Ordering::Relaxed)
     }
 
     /// Whether another process is about to take over.
@@ -206,11 +191,9 @@ impl Leaving {
     }
 
     fn leave(&self) -> Result<FromOld, String> {
-        self.is_next.store(true, Ordering::Relaxed);
-        // Who is being answered still asks the functions, which do not answer any more once they leave.
-        if let Some(scrapes) = &self.scrapes {
-            scrapes.close();
-        }
+        // Who connects from here on is the next process's. Who is being answered still asks the functions, which do not answer any
+        // more once they leave.
+        self.door.close();
         self.bring(Stage::Leave, Stage::Left, LEAVE_MAX)?;
         let state = self.takeover.states().map_err(|error| error.to_string())?;
         // Nobody looks at them any more here.

@@ -3,7 +3,8 @@
 use kaido_wire::ndn::tlv::{Element, Elements, integer};
 use kaido_wire::ndn::{Name, types};
 use miette::miette;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::face::FLAG_RELIABILITY;
 use crate::mgmt::{HeavyHitterInfo, Sharing, WorkerInfo, kinds};
@@ -101,14 +102,14 @@ pub(super) struct Status {
 }
 
 /// How the workers share the names; Kaido says it.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Workers {
     pub(crate) workers: Vec<Worker>,
     pub(crate) hot_names: Vec<HotName>,
 }
 
 /// A worker.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Worker {
     pub(crate) worker: u64,
     pub(crate) packets: u64,
@@ -122,7 +123,7 @@ pub(crate) struct Worker {
 }
 
 /// Packets that went to other workers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct HandoffRow {
     pub(crate) interests: u64,
     pub(crate) data: u64,
@@ -130,7 +131,7 @@ pub(crate) struct HandoffRow {
 }
 
 /// A name whose Interests are spread over all workers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct HotName {
     /// None until one of its Interests was looked at.
     pub(crate) name: Option<String>,

@@ -1,11 +1,13 @@
 //! Sessions of every shape from a control plane to what `kaido session` shows.
 
+use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use kaido_bench::{Family, Shape};
 use kaido_n4::SessionService;
-use kaido_pfcp::{Config, Dialect, Retransmission, Smf, SmfConfig, SmfEvent};
+use kaido_pfcp::{Config, Dialect, Retransmission, Smf, SmfConfig, SmfEvent, Transmit};
 use kaido_upf::node::{Instance, Node, NodeSettings};
+use serde_json::Value;
 
 use super::*;
 
@@ -78,9 +80,9 @@ impl N4 {
 
 /// What `kaido session --json` has of the rules.
 fn shown(upf: &mut Upf, seid: Seid) -> Value {
-    let answer = serde_json::to_value(detail(upf, seid)).unwrap();
+    let answer = serde_json::to_value(detail(upf, seid).unwrap()).unwrap();
     // As the client reads it.
-    let UpfAnswer::Session(detail) = serde_json::from_value(answer).unwrap() else { panic!("no session") };
+    let detail: api::SessionDetail = serde_json::from_value(answer).unwrap();
     detail.rules
 }
 

@@ -1,0 +1,244 @@
+//! Connections: taken in, served, and shown out.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout_at};
+use tokio_io_timeout::TimeoutStream;
+use tower::ServiceExt;
+
+use super::{Admission, DRAIN_MAX, closing};
+
+/// Connections at once, at each socket. One more takes the place of the one that has been idle longest.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a client may take to send the head of a request, and to begin another one.
+const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may take nothing of an answer.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// Most octets of a request's head.
+const HEAD_MAX: usize = 16 << 10;
+/// Most fields in it.
+const HEADERS_MAX: usize = 64;
+/// Pause where descriptors have run out.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Serves a Unix socket until nobody is to be taken in any more, and who was has been answered.
+pub(super) async fn serve_unix(
+    listener: UnixListener,
+    router: Router,
+    admission: watch::Receiver<Admission>,
+    count: Arc<AtomicUsize>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let accept = async || listener.accept().await.map(|(stream, _)| stream);
+    Connections::new(router, admission, count).serve(accept).await;
+    Ok(())
+}
+
+/// The same with a TCP socket.
+pub(super) async fn serve_tcp(
+    listener: TcpListener,
+    router: Router,
+    admission: watch::Receiver<Admission>,
+    count: Arc<AtomicUsize>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let accept = async || listener.accept().await.map(|(stream, _)| stream);
+    Connections::new(router, admission, count).serve(accept).await;
+    Ok(())
+}
+
+/// Who has connected to a socket.
+struct Connections {
+    router: Router,
+    admission: watch::Receiver<Admission>,
+    /// Of all sockets.
+    count: Arc<AtomicUsize>,
+    tasks: JoinSet<u64>,
+    /// By number: those that came first are first.
+    connected: BTreeMap<u64, Connected>,
+    next: u64,
+}
+
+struct Connected {
+    abort: AbortHandle,
+    /// Requests that are being answered.
+    busy: Arc<AtomicUsize>,
+}
+
+impl Connections {
+    fn new(router: Router, admission: watch::Receiver<Admission>, count: Arc<AtomicUsize>) -> Self {
+        Self { router, admission, count, tasks: JoinSet::new(), connected: BTreeMap::new(), next: 0 }
+    }
+
+    async fn serve<S: AsyncRead + AsyncWrite + Send + 'static>(
+        mut self,
+        accept: impl AsyncFn() -> io::Result<S>,
+    ) {
+        while *self.admission.borrow() == Admission::Open {
+            tokio::select! {
+                accepted = accept() => match accepted {
+                    Ok(stream) => self.admit(stream),
+                    // Descriptors have run out, most likely: give one back, and do not turn at full speed meanwhile.
+                    Err(_) => {
+                        self.evict();
+                        sleep(PAUSE).await;
+                    }
+                },
+                Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.forget(ended.ok()),
+                // Without who changes it there is nothing to wait for but the end of the process.
+                _ = self.admission.changed() => {}
+            }
+        }
+        self.drain().await;
+        // Another socket of this thread may still have clients.
+        let _ = self.admission.wait_for(|admission| *admission == Admission::Stopped).await;
+    }
+
+    /// Waits until who is here has been answered.
+    async fn drain(&mut self) {
+        let ends = tokio::time::Instant::now() + DRAIN_MAX;
+        while let Ok(Some(ended)) = timeout_at(ends, self.tasks.join_next_with_id()).await {
+            self.forget(ended.ok());
+        }
+        self.tasks.abort_all();
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            self.forget(ended.ok());
+        }
+        self.count.fetch_sub(self.connected.len(), Ordering::Release);
+        self.connected.clear();
+    }
+
+    fn forget(&mut self, ended: Option<(tokio::task::Id, u64)>) {
+        // One that was shown out is forgotten already.
+        if ended.is_some_and(|(_, number)| self.connected.remove(&number).is_some()) {
+            self.count.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn admit<S: AsyncRead + AsyncWrite + Send + 'static>(&mut self, stream: S) {
+        if self.connected.len() >= CONNECTIONS_MAX {
+            self.evict();
+        }
+        let number = self.next;
+        self.next += 1;
+        let busy = Arc::new(AtomicUsize::new(0));
+        let serving = connection(stream, self.router.clone(), self.admission.clone(), busy.clone());
+        let abort = self.tasks.spawn(async move {
+            serving.await;
+            number
+        });
+        self.connected.insert(number, Connected { abort, busy });
+        self.count.fetch_add(1, Ordering::Release);
+    }
+
+    /// Makes room: the first of those that are not being answered goes, or else the first of all.
+    fn evict(&mut self) {
+        let is_idle = |connected: &Connected| connected.busy.load(Ordering::Relaxed) == 0;
+        let idle = self.connected.iter().find(|(_, connected)| is_idle(connected));
+        let goes = idle.or_else(|| self.connected.first_key_value()).map(|(&number, _)| number);
+        if let Some(gone) = goes.and_then(|number| self.connected.remove(&number)) {
+            gone.abort.abort();
+            self.count.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn connection<S: AsyncRead + AsyncWrite + Send + 'static>(
+    stream: S,
+    router: Router,
+    mut admission: watch::Receiver<Admission>,
+    busy: Arc<AtomicUsize>,
+) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_PATIENCE));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (router, busy) = (router.clone(), Busy::new(&busy));
+        async move { Ok::<_, Infallible>(answer(router, request.map(Body::new), busy).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+    builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
+    // How a client has ended is its own matter.
+    tokio::select! {
+        _ = serving.as_mut() => {}
+        () = closing(&mut admission) => {
+            serving.as_mut().graceful_shutdown();
+            let _ = serving.await;
+        }
+    }
+}
+
+async fn answer(router: Router, request: Request, busy: Busy) -> Response {
+    let response = match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    response.map(|body| Body::new(Held { body, _busy: busy }))
+}
+
+/// A request that is being answered, for as long as it is held.
+struct Busy(Arc<AtomicUsize>);
+
+impl Busy {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body that is being sent.
+struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

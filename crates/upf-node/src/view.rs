@@ -1,0 +1,314 @@
+//! What a user plane answers: its status, its sessions, and what of it can change while it runs.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kaido_engine::PortTotals;
+use kaido_n4::{Seid, Teid};
+use kaido_node::api::{Asked, Count, Problem, Reply, TraceBegun, TraceOf, TraceRead};
+use kaido_node::board::PortBoard;
+use kaido_node::config::Prefix;
+use kaido_node::function::{
+    DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, Traces, fields,
+};
+use kaido_pfcp::{Endpoint, Instants};
+use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::key::KeyParts;
+use kaido_upf::record::RecordForm;
+use kaido_upf::slow_path::SlowPathReason;
+use kaido_upf_xdp::offload::PassReason;
+
+use super::api::{self, GetSession, GetStore, GetUserPlane, ListAssociations, ListSessions};
+use super::datapath::Choice;
+use super::kernel_watch::KernelWatch;
+use super::offload::{self, KernelCounts};
+use super::ports::KernelCounters;
+use super::reload::{self, Changeable};
+use super::store::StoreStatus;
+use super::trace;
+
+/// Most sessions in one answer.
+const SESSIONS_LISTED_MAX: usize = 10_000;
+/// Most GTP-U paths in one answer.
+const PATHS_SHOWN_MAX: usize = 1000;
+
+/// What questions are answered from.
+pub(super) struct UpfView<'c> {
+    pub(super) endpoint: &'c mut Endpoint<Upf>,
+    pub(super) ports: &'c PortBoard,
+    pub(super) choice: &'c Choice,
+    pub(super) kernel_watch: Option<&'c KernelWatch>,
+    pub(super) store: Option<StoreStatus>,
+    /// Of the datapath in the kernel, where there is one: read when it is asked for.
+    pub(super) kernel: Option<&'c KernelCounters>,
+    /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
+    pub(super) unknown_peers: [u64; 2],
+    pub(super) allow: &'c mut Vec<Prefix>,
+    /// Another, where the configuration was read again.
+    pub(super) usage_interval: &'c mut Option<Duration>,
+}
+
+impl FunctionView for UpfView<'_> {
+    fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
+        let in_kernel = self.kernel.map(KernelCounters::read).unwrap_or_default();
+        let port = |(at, mut totals): (usize, PortTotals)| {
+            offload::add_to(&mut totals, at, &in_kernel);
+            (totals, in_kernel.get(at).map(offload::forwarded).unwrap_or_default())
+        };
+        FunctionStatus {
+            datapath: DatapathChoice {
+                chosen: self.choice.chosen.name(),
+                configured: self.choice.configured.name(),
+                reason: self.choice.reason.clone(),
+            },
+            counted: by_workers.into_iter().enumerate().map(port).collect(),
+            more: fields(&self.upf_status(&in_kernel)),
+        }
+    }
+
+    fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+        reload::prepare(self.endpoint.service(), config)
+    }
+
+    fn commit_reload(&mut self, prepared: PreparedReload) {
+        let Self { endpoint, allow, usage_interval, .. } = self;
+        reload::commit(prepared, Changeable { endpoint, allow, usage_interval });
+    }
+
+    fn answer(&mut self, asked: &Asked) -> Option<Reply> {
+        asked
+            .on(|GetUserPlane {}| {
+                let in_kernel = self.kernel.map(KernelCounters::read).unwrap_or_default();
+                Ok(self.upf_status(&in_kernel))
+            })
+            .or_else(|| asked.on(|ListAssociations {}| Ok(api::Associations { associations: self.peers() })))
+            .or_else(|| asked.on(|GetStore {}| self.store_status().ok_or_else(no_store)))
+            .or_else(|| asked.on(|question: ListSessions| Ok(self.sessions(question))))
+            .or_else(|| asked.on(|GetSession { seid }| detail(self.endpoint.service_mut(), Seid(seid))))
+    }
+
+    fn traces(&mut self) -> &mut dyn Traces {
+        self
+    }
+}
+
+impl Traces for UpfView<'_> {
+    fn begin(&mut self, of: &TraceOf, snap: usize) -> Result<TraceBegun, Problem> {
+        let now = self.endpoint.node_time(Instants::now());
+        trace::begin(self.endpoint.service_mut(), &self.ports.list(), of, snap, now)
+    }
+
+    fn read(&mut self, id: u32) -> Result<TraceRead, Problem> {
+        let now = self.endpoint.node_time(Instants::now());
+        trace::read(self.endpoint.service_mut(), &self.ports.list(), id, now)
+    }
+
+    fn end(&mut self, id: u32) {
+        let now = self.endpoint.node_time(Instants::now());
+        trace::end(self.endpoint.service_mut(), id, now);
+    }
+}
+
+impl UpfView<'_> {
+    fn sessions(&mut self, question: ListSessions) -> api::Sessions {
+        let limit = question.limit.min(SESSIONS_LISTED_MAX);
+        if question.is_of_all() {
+            let upf = self.endpoint.service();
+            let found = upf.sessions(question.skip, limit);
+            return api::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() };
+        }
+        let found = wanted(self.endpoint.service_mut(), question);
+        let listed = found.iter().skip(question.skip).take(limit);
+        api::Sessions { total: found.len(), sessions: listed.map(session).collect() }
+    }
+
+    fn peers(&self) -> Vec<api::Peer> {
+        let shown = |peer: kaido_pfcp::Peer| api::Peer {
+            node_id: peer.node_id.to_string(),
+            address: peer.address.to_string(),
+            up: !peer.down,
+            sessions: peer.sessions,
+        };
+        self.endpoint.peers().map(shown).collect()
+    }
+
+    fn store_status(&self) -> Option<api::StoreStatus> {
+        self.store.map(|store| api::StoreStatus {
+            durability: store.durability().to_owned(),
+            batches: store.journal.batches,
+            bytes: store.journal.octets,
+            segments: store.journal.segments,
+            failures: store.journal.failures,
+            failing: store.journal.is_failing,
+        })
+    }
+
+    fn upf_status(&self, in_kernel: &[KernelCounts]) -> api::UpfStatus {
+        let upf = self.endpoint.service();
+        let node = upf.node();
+        let volume = upf.volume();
+        let pfcp = self.endpoint.counters().samples().filter(|sample| sample.value > 0).map(|sample| {
+            let name = match sample.label {
+                Some((_, value)) => format!("{} {value}", sample.name),
+                None => sample.name.to_owned(),
+            };
+            Count { name, count: sample.value }
+        });
+        let names = ["datagrams not in pfcp.allow", "datagrams of strangers beyond what is served"];
+        let unknown_peers = names.into_iter().zip(self.unknown_peers).filter(|(_, count)| *count > 0);
+        let unknown_peers = unknown_peers.map(|(name, count)| Count { name: name.to_owned(), count });
+        api::UpfStatus {
+            sessions: upf.len(),
+            sessions_max: node.settings.sessions_max,
+            table_pages: node.table.memory().pages.to_string(),
+            uplink_bytes: volume.uplink_bytes,
+            downlink_bytes: volume.downlink_bytes,
+            forms: upf.forms().map(form).collect(),
+            slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
+            kernel: upf.kernel_records().map(|records| self.offload_status(records, in_kernel)),
+            store: self.store_status(),
+            peers: self.peers(),
+            paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
+            pfcp: pfcp.chain(unknown_peers).collect(),
+        }
+    }
+
+    /// The kernel's datapath, which has so many records.
+    fn offload_status(&self, records: usize, in_kernel: &[KernelCounts]) -> api::OffloadStatus {
+        let ports = self.ports.list();
+        let refusals = self.kernel_watch.map(|watch| watch.exits.exits().refusals()).unwrap_or_default();
+        let refusal = |(at, why): (usize, String)| {
+            let port = ports.get(at).map_or_else(String::new, |port| port.name.clone());
+            api::KernelRefusal { port, why }
+        };
+        api::OffloadStatus {
+            records,
+            handed: handed(in_kernel),
+            refusals: refusals.into_iter().map(refusal).collect(),
+            idle: self.kernel_watch.and_then(KernelWatch::idle).map(str::to_owned),
+        }
+    }
+}
+
+/// What the kernel's datapath left, by reason, of all ports.
+fn handed(in_kernel: &[KernelCounts]) -> Vec<Count> {
+    let count = |hand| in_kernel.iter().map(|counters| counters.offload.handed(hand)).sum();
+    let counts = PassReason::ALL.into_iter().map(|hand| (hand.name().to_owned(), count(hand)));
+    counts.filter(|(_, count)| *count > 0).map(|(name, count)| Count { name, count }).collect()
+}
+
+fn slow_path((reason, packets): (SlowPathReason, u64)) -> Option<api::SlowPath> {
+    let (name, sentence) = (reason.name().to_owned(), reason.sentence());
+    (packets > 0).then_some(api::SlowPath { reason: name, sentence, packets })
+}
+
+fn form((form, sessions): (RecordForm, u32)) -> api::Form {
+    let reason = match form {
+        RecordForm::Wide(reason) => Some([reason.name().to_owned(), reason.to_string()]),
+        _ => None,
+    };
+    api::Form { path: form.name().to_owned(), reason, sessions }
+}
+
+fn path(path: &PathSummary) -> api::GtpuPath {
+    api::GtpuPath {
+        peer: path.peer.to_string(),
+        up: path.up,
+        tunnels: path.tunnels,
+        echo_requests: path.requests,
+        echo_responses: path.responses,
+        failures: path.failures,
+        restarts: path.restarts,
+    }
+}
+
+fn session(summary: &SessionSummary) -> api::Session {
+    let v4 = summary.ue.ipv4.map(|addr| addr.to_string());
+    let v6 = summary.ue.ipv6.map(|prefix| format!("{}/{}", prefix.addr, prefix.len));
+    let fdb = summary.fdb.iter().flatten().map(ToString::to_string);
+    let tunnels =
+        |ends: &[(Teid, IpAddr)]| ends.iter().map(|(teid, addr)| format!("{teid}@{addr}")).collect();
+    let [pdrs, fars, qers, urrs] = summary.rules;
+    api::Session {
+        seid: format!("{:#018x}", summary.seid.0),
+        cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
+        imsi: summary.imsi.map(|imsi| imsi.to_string()),
+        ue: v4.into_iter().chain(v6).chain(fdb).collect(),
+        local: tunnels(&summary.local),
+        remote: tunnels(&summary.remote),
+        pdrs,
+        fars,
+        qers,
+        urrs,
+        uplink_bytes: summary.volume.uplink_bytes,
+        downlink_bytes: summary.volume.downlink_bytes,
+        uplink_packets: summary.volume.uplink_packets,
+        downlink_packets: summary.volume.downlink_packets,
+    }
+}
+
+/// The sessions that meet all that is asked for: looked up by one of it, whatever number of sessions there are.
+fn wanted(upf: &mut Upf, of: ListSessions) -> Vec<SessionSummary> {
+    let mut found = match of {
+        ListSessions { seid: Some(seid), .. } => upf.sessions_of(TraceFilter::Session(Seid(seid))),
+        ListSessions { ue: Some(address), .. } => upf.sessions_of(TraceFilter::Ue(address)),
+        ListSessions { teid: Some(teid), .. } => upf.sessions_of_teid(Teid(teid)),
+        ListSessions { imsi: Some(imsi), .. } => upf.sessions_of_imsi(imsi),
+        ListSessions { .. } => Vec::new(),
+    };
+    let has_ue = |summary: &SessionSummary, wanted: IpAddr| {
+        let v4 = summary.ue.ipv4.map(|own| Prefix { addr: own.into(), len: 32 });
+        let v6 = summary.ue.ipv6.map(|own| Prefix { addr: own.addr.into(), len: own.len });
+        v4.into_iter().chain(v6).any(|own| own.contains(wanted))
+    };
+    found.retain(|summary| {
+        of.ue.is_none_or(|ue| has_ue(summary, ue))
+            && of.imsi.is_none_or(|imsi| summary.imsi == Some(imsi))
+            && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
+    });
+    found
+}
+
+fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {
+    let key = match share.key.parts() {
+        KeyParts::Tunnel(endpoint, teid) => {
+            let local = endpoints.get(usize::from(endpoint.0)).map_or_else(String::new, IpAddr::to_string);
+            format!("{:#x}@{local}", teid.0)
+        }
+        KeyParts::Ipv4(_, address) => address.to_string(),
+        KeyParts::Ipv6(_, address) => format!("{address}/64"),
+        KeyParts::Member(_) => "member of a 5G virtual network".to_owned(),
+        KeyParts::Framed(_, route) => format!("{route} behind the UE"),
+        KeyParts::Ethernet(..) => "Ethernet".to_owned(),
+    };
+    let mut left: Vec<_> = share.left.iter().map(ToString::to_string).collect();
+    if left.is_empty() && !share.held {
+        left.push(
+            "there is no room in the kernel, or the address is of no pool of its network instance".to_owned(),
+        );
+    }
+    api::KernelShare { key, held: share.held, left }
+}
+
+fn no_store() -> Problem {
+    Problem::not_found("nothing keeps the sessions over a restart: store.durability is \"off\"".to_owned())
+}
+
+/// A session and its rules.
+fn detail(upf: &mut Upf, seid: Seid) -> Result<api::SessionDetail, Problem> {
+    let rules = upf.rules_of(seid).map(serde_json::to_value).transpose();
+    let rules = rules.map_err(|error| Problem::internal(format!("the rules cannot be shown: {error}")))?;
+    let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
+    let found = summary.zip(rules);
+    let (summary, rules) = found.ok_or_else(|| {
+        Problem::not_found(format!("there is no session {seid}; `kaido sessions` lists them"))
+    })?;
+    let shares = upf.kernel_shares(seid).unwrap_or_default();
+    let endpoints = &upf.node().settings.endpoints;
+    let kernel = shares.iter().map(|share| kernel_share(share, endpoints)).collect();
+    Ok(api::SessionDetail { session: session(&summary), kernel, rules })
+}
+
+#[cfg(test)]
+mod tests;
