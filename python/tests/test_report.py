@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import browser
 import model
 import polars as pl
 import pytest
@@ -18,6 +17,7 @@ from kaido.limits import Rows, directions, limit_of, scaling
 from kaido.point import Point, Result, flatten
 from kaido.statistic import is_told, regress, verdict
 from kaido.sweep import Plan, Sweep, parse_plan
+from rig import browser
 
 FRAMES = (64, 128, 512, 1424)
 PLAN = """

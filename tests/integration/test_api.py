@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -178,6 +179,119 @@ def test_a_node_of_another_function_says_so(binary: Path, tmp_path: Path) -> Non
             assert ask(node.socket, "GET", "/v1/ports")[1]["ports"][0]["name"] == "k0"
         finally:
             node.stop()
+
+
+class Authority:
+    """A certificate authority of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make its key and certificate."""
+        self.folder = folder
+        self.certificate = folder / "ca.pem"
+        self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+    def openssl(self, *arguments: str, name: str = "ca") -> None:
+        """Run openssl for a key and a certificate of that name."""
+        files = ("-keyout", str(self.folder / f"{name}.key"), "-out", str(self.folder / f"{name}.pem"))
+        run("openssl", *arguments, "-days", "2", "-subj", f"/CN={name}", *files)
+
+    def issue(self, name: str, *more: str) -> tuple[Path, Path]:
+        """A certificate and its key; of a server at an address, or of a client."""
+        signs = ("-CA", str(self.certificate), "-CAkey", str(self.folder / "ca.key"))
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+        self.openssl("req", "-x509", *curve, *signs, *more, name=name)
+        return self.folder / f"{name}.pem", self.folder / f"{name}.key"
+
+    def fingerprint(self, certificate: Path) -> str:
+        """As openssl prints it."""
+        told = run("openssl", "x509", "-in", str(certificate), "-noout", "-fingerprint", "-sha256").stdout
+        return told.strip().split("=")[1]
+
+
+LEAF = ("-addext", "basicConstraints=critical,CA:FALSE")
+
+
+@pytest.mark.needs("root", "ip", "curl", "openssl")
+def test_who_asks_over_tls_is_known_and_what_they_do_is_logged(
+    binary: Path, net: Topology, tmp_path: Path
+) -> None:
+    """By a token or a certificate; both, and those of the node, can change while it runs."""
+    authority = Authority(tmp_path)
+    server = ("-addext", "subjectAltName=IP:10.100.4.1", *LEAF)
+    certificate, key = authority.issue("node", *server)
+    client, client_key = authority.issue("grafana", *LEAF)
+    tokens = tmp_path / "tokens"
+
+    def token(*arguments: str) -> str:
+        return run(str(binary), "token", *arguments, "--file", str(tokens)).stdout.strip()
+
+    alice, bob = token("alice", "--role", "operate"), token("bob")
+    with tokens.open("a") as file:
+        file.write(f"grafana watch certificate:{authority.fingerprint(client)}\n")
+    api = (
+        f'[api]\nlisten = "10.100.4.1"\ntokens = "{tokens}"\ntls_certificate = "{certificate}"\n'
+        f'tls_key = "{key}"\nclient_ca = "{authority.certificate}"\n'
+    )
+    node = Node(binary, net.upf, tmp_path, driver="af_packet", more=api).start()
+    try:
+
+        def status(path: str, *arguments: str) -> str:
+            told = ("--silent", "--output", "/dev/null", "--write-out", "%{http_code}")
+            trusts = ("--cacert", str(authority.certificate))
+            url = f"https://10.100.4.1:9106{path}"
+            return net.ran.run("curl", *told, *trusts, *arguments, url, check=False).stdout
+
+        def shows(who: str) -> tuple[str, str]:
+            return "--header", f"Authorization: Bearer {who}"
+
+        assert status("/healthz") == "200"
+        assert status("/v1/node") == "401"
+        assert status("/v1/node", *shows("guess")) == "401"
+        assert status("/v1/sessions", *shows(bob)) == "200"
+        assert status("/v1/reload", *shows(bob), "--json", "{}") == "403"
+        assert status("/v1/reload", *shows(alice), "--json", "{}") == "200"
+        certified = ("--cert", str(client), "--key", str(client_key))
+        assert status("/metrics", *certified) == "200"
+        assert status("/v1/sessions", *certified) == "403"
+        plain = net.ran.run("curl", "--silent", "http://10.100.4.1:9106/healthz", check=False)
+        assert plain.returncode != 0
+        log = node.log.read_text()
+        assert re.search(r"audit.*who=.?alice at 10\.100\.4\.2:\d+.*what=.?reload.*outcome=.?done", log), log
+        assert re.search(r"a request was refused.*who=.?bob at .*path=.?/v1/reload", log), log
+        assert alice not in log
+        # Who is taken away, and what is renewed.
+        token("bob", "--remove")
+        wait_until(lambda: status("/v1/sessions", *shows(bob)) == "401", "bob is known no more")
+        run("openssl", "x509", "-in", str(certificate), "-noout", "-serial")
+        before = certificate.read_text()
+        authority.issue("node", *server)
+        assert certificate.read_text() != before
+        presented = ("openssl", "s_client", "-connect", "10.100.4.1:9106", "-showcerts")
+        body = "".join(certificate.read_text().split("-----")[2].split())
+
+        def is_renewed() -> bool:
+            told = net.ran.run(
+                "sh", "-c", f"{' '.join(presented)} </dev/null 2>/dev/null", check=False
+            ).stdout
+            return body in "".join(told.split())
+
+        wait_until(is_renewed, "the new certificate is presented")
+        assert status("/v1/node", *shows(alice)) == "200"
+    finally:
+        node.stop()
+
+
+def test_a_socket_that_could_be_overheard_is_refused(binary: Path, tmp_path: Path) -> None:
+    """`kaido check` says where, and how to mend it."""
+    file = tmp_path / "kaido.toml"
+    file.write_text(
+        'function = "gre"\n[[port]]\nname = "a"\ndriver = "af_packet"\ninterface = "a"\npeer_port = "a"\n'
+        '[api]\nlisten = "0.0.0.0"\ntokens = "/etc/kaido/tokens"\n'
+    )
+    done = run(str(binary), "check", "-c", str(file), check=False)
+    assert done.returncode != 0
+    assert "without TLS tokens can be read on the way" in done.stderr
+    assert "tls_certificate" in done.stderr
 
 
 #: Connections that say nothing, or only half of what they want.

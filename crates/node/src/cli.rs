@@ -13,6 +13,7 @@ use crate::init_command;
 use crate::metrics;
 use crate::reload::Reloader;
 use crate::show::{self, ControlTarget, Watch};
+use crate::token_command::{self, TokenArgs};
 
 // No doc comment: it would describe the whole command line.
 #[derive(Debug, Subcommand)]
@@ -84,6 +85,8 @@ enum NodeCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Let somebody ask a node over TCP, by a token that is shown once.
+    Token(TokenArgs),
     /// Print the configuration reference as Markdown.
     Reference {
         /// The metrics that `metrics.listen` offers, instead.
@@ -132,6 +135,7 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
             NodeCommand::Reload { at, dry_run } => show::reload(&at.socket, at.json, dry_run),
             NodeCommand::Upgrade { at, program } => show::upgrade(&at.socket, at.json, program),
+            NodeCommand::Token(args) => token_command::run(&args),
             NodeCommand::Reference { openapi: true, .. } => {
                 let document = http::openapi::openapi(functions.iter().copied());
                 println!("{}", serde_json::to_string_pretty(&document).into_diagnostic()?);

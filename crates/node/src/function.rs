@@ -177,8 +177,8 @@ pub struct FunctionContext {
     pub takeover: Arc<Takeover>,
     /// Set when the node is to stop.
     pub stop: Arc<AtomicBool>,
-    /// The socket at which the node is scraped and its address, for a function that guards it from the data network.
-    pub scraped: Option<(OwnedFd, IpAddr)>,
+    /// The sockets at which the node is scraped and asked, with their addresses, for a function that guards them from the data network.
+    pub management: Vec<(OwnedFd, IpAddr)>,
     /// Number of its first worker, behind those of the functions before it.
     pub first_worker: u8,
     pub(crate) questions: QuestionQueue,

@@ -43,6 +43,7 @@ pub mod signals;
 mod start_fault;
 #[allow(unsafe_code)] // What another process promises.
 pub mod takeover;
+mod token_command;
 mod trunk;
 mod upgrade;
 mod view;

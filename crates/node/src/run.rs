@@ -21,11 +21,13 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::api::{Asked, Reply};
 use crate::board::Health;
-use crate::config::{Base, DEFAULT_SOCKET, MetricsListen};
+use crate::config::{DEFAULT_SOCKET, Listen};
 use crate::control::{self, Control, FunctionPeer};
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
-use crate::http::{Asking, ControlSocket, Door, Pending, Server, Sources, asking, openapi};
+use crate::http::{
+    ApiSocket, Asking, ControlSocket, Door, Pending, Server, Sources, TcpSockets, asking, openapi,
+};
 use crate::log::{log_stop, notify, start_log};
 use crate::metrics::{Exporter, Figures, FunctionFigures};
 use crate::questions::{QuestionSender, questions};
@@ -83,8 +85,7 @@ struct Node {
     control: ControlSocket,
     /// Where that listens.
     socket: PathBuf,
-    /// Where the node is scraped, if it is to be.
-    scraped: Option<TcpListener>,
+    sockets: TcpSockets,
     pool: &'static FramePool,
     takeover: Arc<Takeover>,
     /// What the next process gets of the node's own.
@@ -109,14 +110,29 @@ impl Node {
         let takeover = before.as_ref().map_or_else(Arc::default, |before| before.takeover().clone());
         // Before anything of the network is touched: a second node is noticed here.
         let control = listen(&base.control.socket, &takeover)?;
-        let scraped = scraped(base, &takeover)?;
         let mut kept = vec![keep(&takeover, &control_name(&base.control.socket), control.as_fd())?];
-        if let Some((endpoint, MetricsListen(address))) = scraped.as_ref().zip(base.metrics.listen.as_ref()) {
-            kept.push(keep(&takeover, &metrics_name(*address), endpoint.as_fd())?);
-        }
+        let mut tcp = |field, address: SocketAddr| -> miette::Result<TcpListener> {
+            let name = format!("socket of {field} at {address}");
+            let listener = match takeover.descriptor(&name)? {
+                Some(waiting) => TcpListener::from(waiting),
+                None => TcpListener::bind(address).map_err(|error| StartFault::Listen {
+                    field,
+                    address,
+                    error,
+                })?,
+            };
+            kept.push(keep(&takeover, &name, listener.as_fd())?);
+            Ok(listener)
+        };
+        let metrics =
+            base.metrics.listen.map(|Listen(address)| tcp("metrics.listen", address)).transpose()?;
+        let listen = base.api.listen.as_ref().map(|listen| listen.get_ref().0);
+        let api = listen.map(|address| tcp("api.listen", address)).transpose()?;
+        let api = api.map(|listener| ApiSocket::open(listener, &base.api)).transpose();
+        let sockets = TcpSockets { metrics, api: api.map_err(|why| miette!("{why}"))? };
         let pool = crate::frames::open(config, &takeover)?;
         let socket = base.control.socket.clone();
-        Ok(Self { stop, control, socket, scraped, pool, takeover, _kept: kept, before })
+        Ok(Self { stop, control, socket, sockets, pool, takeover, _kept: kept, before })
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
@@ -155,13 +171,11 @@ impl Node {
         let name = function.schema().name;
         let (sender, queue) = questions().into_diagnostic()?;
         let (tell, running) = channel();
-        let scraped = match &self.scraped {
-            Some(endpoint) => {
-                let socket = endpoint.as_fd().try_clone_to_owned().into_diagnostic()?;
-                Some((socket, endpoint.local_addr().into_diagnostic()?.ip()))
-            }
-            None => None,
-        };
+        let mut management = Vec::new();
+        for listener in self.sockets.listeners() {
+            let socket = listener.as_fd().try_clone_to_owned().into_diagnostic()?;
+            management.push((socket, listener.local_addr().into_diagnostic()?.ip()));
+        }
         let hand_over = HandOver::new(queue.notifier().clone());
         let context = FunctionContext {
             before: self.before.clone(),
@@ -170,7 +184,7 @@ impl Node {
             pool: self.pool,
             takeover: self.takeover.clone(),
             stop: self.stop.clone(),
-            scraped,
+            management,
             first_worker,
             questions: queue,
             running: tell,
@@ -229,7 +243,7 @@ impl Node {
             routes,
             functions: names,
         };
-        let http = Http::start(&socket, self.scraped, figures, sources, door);
+        let http = Http::start(&socket, self.sockets, figures, sources, door);
         let Http { server, exporter, questions, notifier } =
             match http.into_diagnostic().wrap_err("cannot serve HTTP") {
                 Ok(http) => http,
@@ -293,7 +307,7 @@ struct Http {
 impl Http {
     fn start(
         socket: &ControlSocket,
-        scraped: Option<TcpListener>,
+        sockets: TcpSockets,
         figures: Figures,
         sources: impl FnOnce(Asking<Asked, Reply>, Asking<Format, Option<String>>) -> Sources,
         door: Door,
@@ -301,7 +315,7 @@ impl Http {
         let notifier = Notifier::new()?;
         let (node, questions) = asking(Some(notifier.clone()));
         let (metrics, scrapes) = asking(None);
-        let server = Server::start(socket.listener(), scraped, sources(node, metrics), door)?;
+        let server = Server::start(socket.listener(), sockets, sources(node, metrics), door)?;
         let exporter = Exporter::start(figures, scrapes)?;
         Ok(Self { server, exporter, questions, notifier })
     }
@@ -323,10 +337,6 @@ fn listen(path: &Path, takeover: &Takeover) -> miette::Result<ControlSocket> {
 
 fn control_name(path: &Path) -> String {
     format!("control socket {}", path.display())
-}
-
-fn metrics_name(address: SocketAddr) -> String {
-    format!("metrics socket at {address}")
 }
 
 /// Offers a descriptor to the next process, for as long as what is returned lives.
@@ -386,14 +396,4 @@ fn no_socket(error: ErrorKind) -> &'static str {
         }
         _ => "stop the other node, or give this one a control.socket of its own",
     }
-}
-
-/// The socket at which the node is scraped, if it is to be: that of the node before, or a new one.
-fn scraped(base: &Base, takeover: &Takeover) -> miette::Result<Option<TcpListener>> {
-    let Some(MetricsListen(address)) = base.metrics.listen else { return Ok(None) };
-    let listening = match takeover.descriptor(&metrics_name(address))? {
-        Some(listener) => Ok(TcpListener::from(listener)),
-        None => TcpListener::bind(address),
-    };
-    Ok(listening.map(Some).map_err(|error| StartFault::Metrics { address, error })?)
 }

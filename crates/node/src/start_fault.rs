@@ -19,10 +19,12 @@ pub enum StartFault {
         #[help]
         help: String,
     },
-    /// The address of the metrics could not be bound.
-    #[error("metrics.listen: cannot listen on {address}: {error}")]
+    /// The address of a TCP socket could not be bound.
+    #[error("{field}: cannot listen on {address}: {error}")]
     #[diagnostic(help("the address must be one of this host's, and nobody else may listen at the port"))]
-    Metrics {
+    Listen {
+        /// The field that names it.
+        field: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the kernel said.

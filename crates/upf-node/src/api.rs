@@ -68,8 +68,27 @@ pub(crate) struct ListSessions {
     /// With that SEID of ours.
     pub(crate) seid: Option<u64>,
     /// Of that subscriber.
+    #[serde(with = "digits")]
     #[schemars(with = "Option<String>")]
     pub(crate) imsi: Option<Imsi>,
+}
+
+/// An IMSI as people write it.
+mod digits {
+    use std::borrow::Cow;
+
+    use kaido_n4::Imsi;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(imsi: &Option<Imsi>, to: S) -> Result<S::Ok, S::Error> {
+        imsi.map(|imsi| imsi.to_string()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Imsi>, D::Error> {
+        let text = Option::<Cow<'de, str>>::deserialize(from)?;
+        text.map(|text| text.parse()).transpose().map_err(D::Error::custom)
+    }
 }
 
 impl Default for ListSessions {
@@ -265,4 +284,21 @@ pub(crate) struct KernelShare {
     pub(crate) held: bool,
     /// Why packets of others, or all, are the workers'.
     pub(crate) left: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_for_sessions_is_written_as_it_is_read() {
+        let imsi = "001010000000001".parse().ok();
+        let asked = ListSessions { imsi, ue: "10.60.0.1".parse().ok(), skip: 7, ..ListSessions::default() };
+        let written = serde_json::to_value(asked).unwrap();
+        assert_eq!((&written["imsi"], &written["limit"]), (&"001010000000001".into(), &50.into()));
+        assert_eq!(serde_json::from_value::<ListSessions>(written).unwrap(), asked);
+        assert!(!asked.is_of_all() && ListSessions { skip: 9, ..ListSessions::default() }.is_of_all());
+        let wrong = serde_json::from_value::<ListSessions>(serde_json::json!({ "imsi": "x" })).unwrap_err();
+        assert!(wrong.to_string().contains("is no IMSI"), "{wrong}");
+    }
 }

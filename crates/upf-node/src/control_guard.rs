@@ -1,4 +1,4 @@
-//! Keeps what comes out of data networks from the addresses of PFCP and of the metrics where the kernel sees it too.
+//! Keeps what comes out of data networks from the addresses of PFCP, of the metrics and of the API where the kernel sees it too.
 //!
 //! The workers drop such packets (`control_address`). But of what a packet socket's port receives the kernel has its own copy, and
 //! a host answers to all of its addresses on every interface (RFC 1122 3.3.4.2, the weak model). So the sockets themselves take
@@ -77,7 +77,7 @@ impl ControlGuard {
         }
         self.looked_up = Instant::now();
         if let Err(error) = self.look_up() {
-            tracing::error!(%error, "PFCP and metrics are not guarded from the data network");
+            tracing::error!(%error, "PFCP, metrics and API are not guarded from the data network");
         }
     }
 

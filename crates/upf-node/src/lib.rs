@@ -266,7 +266,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if !store.is_on() {
         takeover.refuse_function("store.durability = \"off\": another process would not know the sessions");
     }
-    let control_guard = guard(&ports, &sockets, context.scraped.take())
+    let control_guard = guard(&ports, &sockets, std::mem::take(&mut context.management))
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = NodeSettings { recovery: Some(store.recovery_time), ..ports.settings(config)? };
@@ -394,13 +394,13 @@ fn paths(config: &UpfConfig, ports: &Ports, node: &Arc<Node>) -> miette::Result<
 fn guard(
     ports: &Ports,
     sockets: &[Arc<UdpSocket>],
-    scraped: Option<(OwnedFd, IpAddr)>,
+    management: Vec<(OwnedFd, IpAddr)>,
 ) -> std::io::Result<ControlGuard> {
     let mut guarded = Vec::new();
     for socket in sockets {
         guarded.push((socket.as_fd().try_clone_to_owned()?, socket.local_addr()?.ip()));
     }
-    guarded.extend(scraped);
+    guarded.extend(management);
     ControlGuard::new(ports.devices(), guarded)
 }
 

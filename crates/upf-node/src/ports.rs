@@ -37,11 +37,12 @@ use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use super::store::NodeStore;
 use crate::config::{MssClampConfig, RestartConfig, Role, SourcePort, UpfConfig, UpfPort};
 
-/// Where control planes and scrapers speak to the node. Where one listens on every address, those of ports are known anyway.
+/// Where control planes, scrapers and operators speak to the node. Where one listens on every address, those of ports are known anyway.
 fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
     let pfcp = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
     let metrics = config.base.metrics.listen.iter().map(|listen| listen.0.ip());
-    pfcp.chain(metrics).filter(|addr| !addr.is_unspecified() && !addr.is_loopback())
+    let api = config.base.api.listen.iter().map(|listen| listen.get_ref().0.ip());
+    pfcp.chain(metrics).chain(api).filter(|addr| !addr.is_unspecified() && !addr.is_loopback())
 }
 
 /// The user plane's demands.

@@ -27,6 +27,11 @@ impl Problem {
         Self::of(400, "Bad Request", detail)
     }
 
+    /// Who asks is not known.
+    pub const fn unauthorized(detail: String) -> Self {
+        Self::of(401, "Unauthorized", detail)
+    }
+
     /// Who asks may not.
     pub const fn forbidden(detail: String) -> Self {
         Self::of(403, "Forbidden", detail)

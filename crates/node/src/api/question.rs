@@ -79,6 +79,8 @@ pub trait Question: Serialize + DeserializeOwned + JsonSchema + 'static {
     const PATH: &'static str;
     /// Who may ask.
     const ROLE: Role = Role::Read;
+    /// Whether the log has who asked.
+    const IS_AUDITED: bool = matches!(Self::ROLE, Role::Operate);
 }
 
 /// A question without its values.
@@ -92,6 +94,8 @@ pub struct Route {
     pub path: &'static str,
     /// Who may ask.
     pub role: Role,
+    /// Whether the log has who asked.
+    pub is_audited: bool,
     /// The schema of its parameters: an object.
     pub parameters: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its answer.
@@ -106,6 +110,7 @@ impl Route {
             method: Q::METHOD,
             path: Q::PATH,
             role: Q::ROLE,
+            is_audited: Q::IS_AUDITED,
             parameters: Q::json_schema,
             answer: SchemaGenerator::subschema_for::<Q::Answer>,
         }

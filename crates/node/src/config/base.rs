@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::api::ApiConfig;
 use super::metrics::MetricsConfig;
 use super::node::NodeConfig;
 use super::port::PortConfig;
@@ -31,6 +32,8 @@ pub struct Base {
     pub control: ControlConfig,
     /// Where metrics are scraped.
     pub metrics: MetricsConfig,
+    /// HTTP for who cannot open the control socket.
+    pub api: ApiConfig,
     /// Logs, on standard error.
     pub log: LogConfig,
 }
@@ -100,7 +103,7 @@ pub struct DpdkConfig {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlConfig {
-    /// Unix socket of `kaido status`, `sessions` and `drops`. The folder of the default is made when it is missing.
+    /// Unix socket of the API, for `kaido status` and its like. The folder of the default is made when it is missing.
     #[serde(deserialize_with = "socket_path")]
     #[schemars(extend("x-allowed" = "path"))]
     pub socket: PathBuf,

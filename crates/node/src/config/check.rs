@@ -9,9 +9,10 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::fault::Fault;
+use super::findings::Findings;
 use super::node::{FRAMES_MIN, QueueMode};
 use super::port::PORT_NAME_MAX;
-use super::schema::{Field, FunctionSchema, Sections};
+use super::schema::{Field, FunctionSchema};
 use super::{Attach, Base, CopyMode, Datapath, Driver, NodeConfig, PortConfig, Spanned};
 use crate::cpus::{cpu_list, cpu_list_of};
 
@@ -21,55 +22,6 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 const PORTS_MAX: usize = 64;
 /// Longest interface name (IFNAMSIZ less its end).
 const INTERFACE_NAME_MAX: usize = 15;
-
-/// What is wrong, as it is found.
-pub struct Findings {
-    /// What was found, in its order.
-    pub faults: Vec<Fault>,
-    /// What the file may have.
-    sections: Sections,
-}
-
-impl Findings {
-    /// Nothing so far, of a file of that function.
-    pub fn new(function: &FunctionSchema) -> Self {
-        Self { faults: Vec::new(), sections: function.file() }
-    }
-
-    /// Adds one: at a place, of a field, what is wrong, and how to mend it.
-    pub fn add(
-        &mut self,
-        at: Range<usize>,
-        field: impl Into<String>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) {
-        self.faults.push(Fault { at, field: field.into(), message: message.into(), help: help.into() });
-    }
-
-    /// Whether a number is in the range that its schema has.
-    pub fn range<T: Copy + Into<u64>>(&mut self, value: &Spanned<T>, field: &str) {
-        let bounds = self.sections.field(field).and_then(Field::bounds);
-        debug_assert!(bounds.is_some(), "{field} has no range");
-        if let Some(bounds) = bounds {
-            self.between(value, field, bounds);
-        }
-    }
-
-    /// Whether a number is in the range of its schema, of which another field has the upper bound.
-    pub fn range_to<T: Copy + Into<u64>>(&mut self, value: &Spanned<T>, field: &str, highest: T) {
-        let lowest = self.sections.field(field).and_then(Field::lowest);
-        self.between(value, field, (lowest.unwrap_or(0), highest.into()));
-    }
-
-    fn between<T: Copy + Into<u64>>(&mut self, value: &Spanned<T>, field: &str, (low, high): (u64, u64)) {
-        let found: u64 = (*value.get_ref()).into();
-        if found < low || found > high {
-            let message = format!("{found} is out of range");
-            self.add(value.span(), field, message, format!("{low} to {high} are allowed"));
-        }
-    }
-}
 
 /// What is wrong with the ports of all functions together; `parts` is what each has.
 pub(crate) fn whole(base: &Base, parts: &[&Base], function: &FunctionSchema) -> Vec<Fault> {
@@ -99,7 +51,7 @@ pub fn check_base(base: &Base, findings: &mut Findings) {
         && FrameSize::of_bytes((*bytes.get_ref()).into()).is_none()
     {
         let message = format!("there are no frames of {} bytes", bytes.get_ref());
-        let help = findings.sections.field("node.frame_bytes").map(Field::allowed).unwrap_or_default();
+        let help = findings.sections().field("node.frame_bytes").map(Field::allowed).unwrap_or_default();
         findings.add(bytes.span(), "node.frame_bytes", message, format!("{help} are allowed"));
     }
     findings.range(&base.node.workers, "node.workers");
@@ -109,6 +61,7 @@ pub fn check_base(base: &Base, findings: &mut Findings) {
     ports(base, base.node.hands_over, findings);
     datapath(base, findings);
     super::metrics::check(&base.metrics, findings);
+    super::api::check(&base.api, findings);
     if !is_log_filter(base.log.level.get_ref()) {
         findings.add(
             base.log.level.span(),

@@ -1,11 +1,10 @@
 //! `[metrics]`: where the node may be scraped.
 
-use std::net::{IpAddr, SocketAddr};
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::Findings;
+use super::findings::Findings;
+use super::listen::Listen;
 use super::schema::or_zero;
 use super::{Spanned, unplaced};
 
@@ -18,7 +17,7 @@ const PORT: u16 = 9105;
 pub struct MetricsConfig {
     /// Where Prometheus may scrape the node, at `/metrics`; the port is 9105 unless given. Without it nothing listens. There is no
     /// authentication: name an address of the management network, or a loopback.
-    pub listen: Option<MetricsListen>,
+    pub listen: Option<Listen<PORT>>,
     /// A worker times its stages on one batch of packets in so many on average, for `kaido_stage_cycles` and
     /// `kaido_packet_latency_seconds`. 0 times none. Without `listen` none is timed.
     // Closer ones would be felt, rarer ones say nothing for hours.
@@ -36,24 +35,6 @@ impl MetricsConfig {
     /// Of how many batches one is timed; `None` where nobody would see the times.
     pub fn sampling(&self) -> Option<std::num::NonZeroU32> {
         self.listen.and_then(|_| std::num::NonZeroU32::new(*self.sample_batches.get_ref()))
-    }
-}
-
-/// An address with or without port.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(try_from = "String")]
-#[schemars(extend("x-allowed" = "address"))]
-pub struct MetricsListen(pub SocketAddr);
-
-impl TryFrom<String> for MetricsListen {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let with_port = text.parse::<SocketAddr>();
-        let without = text.parse::<IpAddr>().map(|addr| SocketAddr::new(addr, PORT));
-        with_port.or(without).map(Self).map_err(|_| {
-            format!("`{text}` is not an address; write \"127.0.0.1\", \"127.0.0.1:9105\" or \"[::1]:9105\"")
-        })
     }
 }
 

@@ -6,11 +6,14 @@
 //! Serde finds what is misspelt or of the wrong kind, `check` what is impossible together; either way
 //! the user sees the file, the line, the field, and what is allowed.
 
+mod api;
 mod base;
 pub(crate) mod check;
 pub mod difference;
 pub mod fault;
+mod findings;
 pub(crate) mod foreign;
+mod listen;
 mod metrics;
 mod node;
 mod part;
@@ -22,10 +25,12 @@ mod schema;
 mod spanned;
 mod wanted;
 
+pub use api::ApiConfig;
 pub use base::{Base, DEFAULT_SOCKET, LogFormat, socket_path};
-pub use check::{Findings, check_base, is_interface_name};
+pub use check::{check_base, is_interface_name};
 pub use fault::ConfigFault;
-pub use metrics::MetricsListen;
+pub use findings::Findings;
+pub use listen::Listen;
 pub use node::{Datapath, FRAMES_MIN, NodeConfig, QueueMode, WORKERS_MAX};
 pub use part::FilePart;
 pub use port::{Attach, CopyMode, Driver, PortConfig};

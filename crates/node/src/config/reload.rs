@@ -49,6 +49,10 @@ const OF_EVERY_NODE: &[ReloadRule] = &[
     ReloadRule::restart("reassembly", "the tables of fragments are made of it"),
     ReloadRule::restart("control", "the control socket is opened with the process"),
     ReloadRule::restart("metrics", "the socket is opened, and the workers' timers are set, with the process"),
+    ReloadRule::restart(
+        "api",
+        "the socket is opened with the process; what its files say is read again when they change",
+    ),
     ReloadRule::changes("log.level", "from the next line on"),
     ReloadRule::restart("log.format", "the log is laid out when the process starts"),
 ];

@@ -1,65 +1,134 @@
-//! Who may do what, by where it is asked.
+//! Who may do what, by where it is asked and by what they show.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
-use axum::http::header::HOST;
+use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::uri::Authority;
+use tokio::time::sleep;
 
-use crate::api::{Problem, Role, Route};
+use super::tokens::{Fingerprint, Known, Tokens};
+use crate::api::{Problem, Role};
+
+/// How long who shows a token that nobody has waits for the answer.
+const GUESS_DELAY: Duration = Duration::from_millis(500);
 
 /// What may be done where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Access {
-    /// What who connects may do.
-    role: Role,
+    guard: Guard,
     /// Browsers of this host reach it, in which a page of any site runs: it may have a name of its own lead here (DNS rebinding).
     is_loopback: bool,
 }
 
+#[derive(Clone)]
+enum Guard {
+    /// Only the node's user can open it.
+    ControlSocket,
+    /// Anybody connects there who reaches it.
+    Metrics,
+    /// Who shows a token or a certificate is known.
+    Api(Arc<Tokens>),
+}
+
+/// What a connection tells of its other end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peer {
+    /// Its address, or its user and process.
+    pub(super) place: String,
+    /// That of its certificate, which was verified.
+    pub(super) certificate: Option<Fingerprint>,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// For the log: a name where it is known, and a place.
+    pub(super) name: String,
+    /// None where nothing was shown.
+    role: Option<Role>,
+}
+
 impl Access {
-    /// At the control socket, which only the node's user can open.
-    pub(super) const CONTROL_SOCKET: Self = Self { role: Role::Operate, is_loopback: false };
-
-    /// At the metrics endpoint, where anybody connects who reaches it.
-    pub(super) fn of_metrics(listener: &TcpListener) -> Self {
-        let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-        Self { role: Role::Watch, is_loopback }
+    /// At the control socket.
+    pub(super) const fn of_control_socket() -> Self {
+        Self { guard: Guard::ControlSocket, is_loopback: false }
     }
 
-    /// Whether a route may be asked.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(super) fn check(self, route: &Route) -> Result<(), Problem> {
-        self.check_role(route.role)
+    /// At the metrics endpoint.
+    pub(super) const fn of_metrics(address: IpAddr) -> Self {
+        Self { guard: Guard::Metrics, is_loopback: address.is_loopback() }
     }
 
-    /// Whether that may be done.
+    /// At the API's own socket.
+    pub(super) const fn of_api(address: IpAddr, tokens: Arc<Tokens>) -> Self {
+        Self { guard: Guard::Api(tokens), is_loopback: address.is_loopback() }
+    }
+
+    /// Who asks.
     ///
     /// # Errors
-    /// Why not.
-    pub(super) fn check_role(self, wanted: Role) -> Result<(), Problem> {
-        if wanted <= self.role {
-            return Ok(());
+    /// When a token is shown that nobody has.
+    pub(super) async fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Problem> {
+        let at = |role| Caller { name: peer.place.clone(), role };
+        let tokens = match &self.guard {
+            Guard::ControlSocket => return Ok(at(Some(Role::Operate))),
+            Guard::Metrics => return Ok(at(Some(Role::Watch))),
+            Guard::Api(tokens) => tokens,
+        };
+        let known = |known: Known| Caller {
+            name: format!("{} at {}", known.name, peer.place),
+            role: Some(known.role),
+        };
+        let Some(shown) = headers.get(AUTHORIZATION) else {
+            let certificate = peer.certificate.and_then(|certificate| tokens.of_certificate(&certificate));
+            return Ok(certificate.map_or_else(|| at(None), known));
+        };
+        let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        match token.and_then(|(_, token)| tokens.of_token(token.trim())) {
+            Some(found) => Ok(known(found)),
+            None => {
+                sleep(GUESS_DELAY).await;
+                Err(Problem::unauthorized("nobody has this token; `kaido token` makes one".to_owned()))
+            }
         }
-        let (own, wanted) = (self.role.name(), wanted.name());
-        Err(Problem::forbidden(format!(
-            "this needs the role {wanted}, and who asks here has {own}: ask at the node's control socket"
-        )))
     }
 
     /// Whether the host that is asked for can be this one.
     ///
     /// # Errors
     /// When a page has its name lead here.
-    pub(super) fn check_host(self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         match host {
             Some(host) if self.is_loopback && !is_local(host) => Err(Problem::misdirected(format!(
                 "`{host}` is no name of this endpoint, which listens on a loopback address only; write 127.0.0.1"
             ))),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Caller {
+    /// Whether that may be done.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn may(&self, wanted: Role) -> Result<(), Problem> {
+        match self.role {
+            Some(role) if wanted <= role => Ok(()),
+            Some(role) => Err(Problem::forbidden(format!(
+                "this needs the role {}, and who asks has {}: ask with another token, or at the control socket",
+                wanted.name(),
+                role.name()
+            ))),
+            None => Err(Problem::unauthorized(format!(
+                "this needs the role {}: show a token, with `Authorization: Bearer TOKEN`",
+                wanted.name()
+            ))),
         }
     }
 }
@@ -77,8 +146,8 @@ mod tests {
 
     #[test]
     fn a_name_that_leads_to_a_loopback_is_refused() {
-        let loopback = Access { role: Role::Watch, is_loopback: true };
-        let other = Access { is_loopback: false, ..loopback };
+        let loopback = Access::of_metrics("127.0.0.1".parse().unwrap());
+        let other = Access::of_metrics("192.0.2.1".parse().unwrap());
         let headers = |host: &'static str| HeaderMap::from_iter([(HOST, host.parse().unwrap())]);
         for host in ["127.0.0.1:9105", "localhost", "LOCALHOST:1", "[::1]:9105", "[::1]", "10.0.0.1"] {
             assert_eq!(loopback.check_host(&headers(host)), Ok(()), "{host}");
@@ -92,11 +161,12 @@ mod tests {
 
     #[test]
     fn a_role_may_what_those_before_it_may() {
-        let watch = Access { role: Role::Watch, is_loopback: false };
-        assert_eq!(watch.check_role(Role::Watch), Ok(()));
+        let caller = |role| Caller { name: String::new(), role };
+        assert_eq!(caller(None).may(Role::Watch).unwrap_err().status, 401);
+        assert_eq!(caller(Some(Role::Watch)).may(Role::Watch), Ok(()));
         for role in [Role::Read, Role::Operate] {
-            assert_eq!(watch.check_role(role).unwrap_err().status, 403);
-            assert_eq!(Access::CONTROL_SOCKET.check_role(role), Ok(()));
+            assert_eq!(caller(Some(Role::Watch)).may(role).unwrap_err().status, 403);
+            assert_eq!(caller(Some(Role::Operate)).may(role), Ok(()));
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,12 +20,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use super::access::Peer;
+use super::tls::Tls;
+use super::tokens::fingerprint;
 use super::{Admission, DRAIN_MAX, closing};
 
 /// Connections at once, at each socket. One more takes the place of the one that has been idle longest.
@@ -42,32 +46,82 @@ const HEADERS_MAX: usize = 64;
 /// Pause where descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Serves a Unix socket until nobody is to be taken in any more, and who was has been answered.
-pub(super) async fn serve_unix(
-    listener: UnixListener,
-    router: Router,
-    admission: watch::Receiver<Admission>,
-    count: Arc<AtomicUsize>,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::UnixListener::from_std(listener)?;
-    let accept = async || listener.accept().await.map(|(stream, _)| stream);
-    Connections::new(router, admission, count).serve(accept).await;
-    Ok(())
+/// A listening socket.
+pub(super) enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener, Option<Arc<Tls>>),
 }
 
-/// The same with a TCP socket.
-pub(super) async fn serve_tcp(
-    listener: TcpListener,
+/// A client that has connected.
+enum Arrived {
+    Unix(UnixStream),
+    Tcp(TcpStream, SocketAddr, Option<Arc<Tls>>),
+}
+
+impl Listener {
+    /// A Unix socket.
+    pub(super) fn unix(listener: &std::os::unix::net::UnixListener) -> io::Result<Self> {
+        let listener = listener.try_clone()?;
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener).map(Self::Unix)
+    }
+
+    /// A TCP socket.
+    pub(super) fn tcp(listener: std::net::TcpListener, tls: Option<Arc<Tls>>) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(|listener| Self::Tcp(listener, tls))
+    }
+
+    async fn accept(&self) -> io::Result<Arrived> {
+        match self {
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Arrived::Unix(stream)),
+            Self::Tcp(listener, tls) => {
+                listener.accept().await.map(|(stream, from)| Arrived::Tcp(stream, from, tls.clone()))
+            }
+        }
+    }
+}
+
+impl Arrived {
+    /// The stream of requests, and what is known of its other end; none where it speaks no TLS, or too slowly.
+    async fn open(self) -> Option<(Pin<Box<dyn Stream>>, Peer)> {
+        match self {
+            Self::Unix(stream) => {
+                let credentials = stream.peer_cred().ok();
+                let place = credentials.map(|peer| match peer.pid() {
+                    Some(pid) => format!("user {}, process {pid}", peer.uid()),
+                    None => format!("user {}", peer.uid()),
+                });
+                let peer = Peer { place: place.unwrap_or_default(), certificate: None };
+                Some((Box::pin(stream), peer))
+            }
+            Self::Tcp(stream, from, None) => {
+                Some((Box::pin(stream), Peer { place: from.to_string(), certificate: None }))
+            }
+            Self::Tcp(stream, from, Some(tls)) => {
+                let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+                let stream = timeout(HEAD_PATIENCE, handshake).await.ok()?.ok()?;
+                let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let certificate = certificate.map(|certificate| fingerprint(certificate));
+                Some((Box::pin(stream), Peer { place: from.to_string(), certificate }))
+            }
+        }
+    }
+}
+
+/// Octets both ways.
+trait Stream: AsyncRead + AsyncWrite + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
+
+/// Serves a socket until nobody is to be taken in any more, and who was has been answered.
+pub(super) async fn serve(
+    listener: Listener,
     router: Router,
     admission: watch::Receiver<Admission>,
     count: Arc<AtomicUsize>,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let accept = async || listener.accept().await.map(|(stream, _)| stream);
-    Connections::new(router, admission, count).serve(accept).await;
-    Ok(())
+) {
+    Connections::new(router, admission, count).serve(&listener).await;
 }
 
 /// Who has connected to a socket.
@@ -93,14 +147,11 @@ impl Connections {
         Self { router, admission, count, tasks: JoinSet::new(), connected: BTreeMap::new(), next: 0 }
     }
 
-    async fn serve<S: AsyncRead + AsyncWrite + Send + 'static>(
-        mut self,
-        accept: impl AsyncFn() -> io::Result<S>,
-    ) {
+    async fn serve(mut self, listener: &Listener) {
         while *self.admission.borrow() == Admission::Open {
             tokio::select! {
-                accepted = accept() => match accepted {
-                    Ok(stream) => self.admit(stream),
+                accepted = listener.accept() => match accepted {
+                    Ok(arrived) => self.admit(arrived),
                     // Descriptors have run out, most likely: give one back, and do not turn at full speed meanwhile.
                     Err(_) => {
                         self.evict();
@@ -138,14 +189,14 @@ impl Connections {
         }
     }
 
-    fn admit<S: AsyncRead + AsyncWrite + Send + 'static>(&mut self, stream: S) {
+    fn admit(&mut self, arrived: Arrived) {
         if self.connected.len() >= CONNECTIONS_MAX {
             self.evict();
         }
         let number = self.next;
         self.next += 1;
         let busy = Arc::new(AtomicUsize::new(0));
-        let serving = connection(stream, self.router.clone(), self.admission.clone(), busy.clone());
+        let serving = connection(arrived, self.router.clone(), self.admission.clone(), busy.clone());
         let abort = self.tasks.spawn(async move {
             serving.await;
             number
@@ -167,15 +218,17 @@ impl Connections {
 }
 
 /// Serves one connection to its end.
-async fn connection<S: AsyncRead + AsyncWrite + Send + 'static>(
-    stream: S,
+async fn connection(
+    arrived: Arrived,
     router: Router,
     mut admission: watch::Receiver<Admission>,
     busy: Arc<AtomicUsize>,
 ) {
+    let Some((stream, peer)) = arrived.open().await else { return };
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_PATIENCE));
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
         let (router, busy) = (router.clone(), Busy::new(&busy));
         async move { Ok::<_, Infallible>(answer(router, request.map(Body::new), busy).await) }
     });

@@ -1,4 +1,4 @@
-//! HTTP of a running node, at the control socket and at the metrics endpoint.
+//! HTTP of a running node: at the control socket, at the metrics endpoint, and at a socket of its own over TCP.
 //!
 //! ```text
 //!   connections ──▶ this thread ─┬─ questions ──▶ node thread ──▶ functions, between two turns of their control loops
@@ -9,35 +9,50 @@
 //! and a client that is slow, or says nothing, gives way to others.
 
 mod access;
+mod answer;
 mod asking;
 mod connections;
 mod control_socket;
 pub mod openapi;
+mod page;
 mod parameters;
 mod router;
 mod stream;
+mod tls;
+mod tokens;
+mod watched;
 
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use kaido_engine::RateLimit;
 use kaido_metrics::Format;
 use tokio::runtime;
 use tokio::sync::{Semaphore, watch};
 
 use self::access::Access;
 pub(crate) use self::asking::{Asking, Pending, asking};
+use self::connections::Listener;
 pub(crate) use self::control_socket::ControlSocket;
+use self::tls::{Tls, TlsFiles};
+use self::tokens::Tokens;
+pub(crate) use self::tokens::{new_token, role_of};
 use crate::api::{Asked, Reply, Route};
 use crate::board::Health;
+use crate::config::ApiConfig;
 use crate::upgrade::Leaving;
 
 /// How long is waited for clients to be answered, when nobody else is taken in.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// Refusals that are logged in a second.
+const REFUSALS_LOGGED: u32 = 5;
 /// Streams at once: of events and captures.
 const STREAMS_MAX: usize = 16;
 
@@ -62,6 +77,59 @@ struct Served {
     document: String,
     streams: Arc<Semaphore>,
     admission: watch::Receiver<Admission>,
+    /// Refusals that are logged.
+    refusals: Mutex<RateLimit>,
+}
+
+/// The API's own socket: who may ask there, and by which certificates.
+pub(crate) struct ApiSocket {
+    listener: TcpListener,
+    tokens: Arc<Tokens>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl ApiSocket {
+    /// Reads the files that the configuration names.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn open(listener: TcpListener, config: &ApiConfig) -> Result<Self, String> {
+        let tokens = config.tokens.clone().unwrap_or_default();
+        let tokens = Tokens::open(tokens).map_err(|why| format!("api.tokens: {why}"))?;
+        let files = config.tls_certificate.clone().zip(config.tls_key.clone());
+        let files = files.map(|(certificate, key): (PathBuf, PathBuf)| TlsFiles {
+            certificate,
+            key,
+            client_ca: config.client_ca.clone(),
+        });
+        let tls = files.map(|files| Tls::open(files).map(Arc::new)).transpose()?;
+        if tls.is_none() {
+            tracing::warn!(
+                "api.listen: without TLS, on a loopback: who can watch this host's own traffic reads tokens"
+            );
+        }
+        Ok(Self { listener, tokens: Arc::new(tokens), tls })
+    }
+
+    /// The listening socket.
+    pub(crate) const fn listener(&self) -> &TcpListener {
+        &self.listener
+    }
+}
+
+/// Where is listened over TCP.
+#[derive(Default)]
+pub(crate) struct TcpSockets {
+    /// Where the node is scraped.
+    pub(crate) metrics: Option<TcpListener>,
+    pub(crate) api: Option<ApiSocket>,
+}
+
+impl TcpSockets {
+    /// All of them.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &TcpListener> {
+        self.metrics.iter().chain(self.api.iter().map(ApiSocket::listener))
+    }
 }
 
 /// Whether who connects is taken in.
@@ -110,13 +178,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves at the control socket, and at the metrics endpoint if there is one.
+    /// Serves at the control socket, and over TCP where there are sockets for it.
     ///
     /// # Errors
     /// When thread or runtime cannot be made.
     pub(crate) fn start(
         control: &UnixListener,
-        metrics: Option<TcpListener>,
+        sockets: TcpSockets,
         sources: Sources,
         door: Door,
     ) -> io::Result<Self> {
@@ -125,20 +193,20 @@ impl Server {
         let document = openapi::document(&sources.routes).to_string();
         let admission = door.admission.subscribe();
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        let served = Arc::new(Served { sources, document, streams, admission: admission.clone() });
+        let refusals = Mutex::new(RateLimit::new(REFUSALS_LOGGED));
+        let served = Served { sources, document, streams, admission: admission.clone(), refusals };
         let counted = door.connections.clone();
         let serve = async move || {
-            let all = router::router(&served, Access::CONTROL_SOCKET);
-            let control = connections::serve_unix(control, all, admission.clone(), counted.clone());
-            let scrapes = async {
-                let Some(metrics) = metrics else { return Ok(()) };
-                let router = router::router(&served, Access::of_metrics(&metrics));
-                connections::serve_tcp(metrics, router, admission.clone(), counted.clone()).await
+            let served = Arc::new(served);
+            let all = match listeners(&control, sockets) {
+                Ok(all) => all,
+                Err(error) => return tracing::error!(%error, "HTTP cannot be served"),
             };
-            let (control, scrapes) = tokio::join!(control, scrapes);
-            if let Err(error) = control.and(scrapes) {
-                tracing::error!(%error, "HTTP cannot be served");
-            }
+            let each = all.into_iter().map(|(listener, access)| {
+                let router = router::router(&served, access);
+                connections::serve(listener, router, admission.clone(), counted.clone())
+            });
+            join_all(each).await;
         };
         let thread =
             std::thread::Builder::new().name("http".to_owned()).spawn(move || runtime.block_on(serve()))?;
@@ -152,6 +220,21 @@ impl Server {
             tracing::error!("the HTTP thread has panicked");
         }
     }
+}
+
+/// All sockets, with what may be done there.
+fn listeners(control: &UnixListener, sockets: TcpSockets) -> io::Result<Vec<(Listener, Access)>> {
+    let TcpSockets { metrics, api } = sockets;
+    let mut all = vec![(Listener::unix(control)?, Access::of_control_socket())];
+    if let Some(metrics) = metrics {
+        let access = Access::of_metrics(metrics.local_addr()?.ip());
+        all.push((Listener::tcp(metrics, None)?, access));
+    }
+    if let Some(ApiSocket { listener, tokens, tls }) = api {
+        let access = Access::of_api(listener.local_addr()?.ip(), tokens);
+        all.push((Listener::tcp(listener, tls)?, access));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

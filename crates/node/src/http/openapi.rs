@@ -41,12 +41,17 @@ pub(super) fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "Kaido",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A running node. The control socket answers all of it; the metrics endpoint what needs the role `watch`.",
+            "description": "A running node. The control socket answers all of it, the metrics endpoint what needs the role `watch`, and the socket of `api.listen` what the role of a token allows.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
         "paths": paths,
-        "components": { "schemas": schemas },
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+        // None is needed at the control socket, and at the metrics endpoint.
+        "security": [{}, { "token": [] }],
     })
 }
 

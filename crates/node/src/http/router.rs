@@ -1,26 +1,28 @@
 //! Paths, and what answers them.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawPathParams, RawQuery, Request};
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
+use axum::{Extension, Router};
 use kaido_metrics::Format;
 use serde_json::Value;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate};
 
-use super::access::Access;
+use super::access::{Access, Caller, Peer};
+use super::answer::{json, refused};
+use super::page::with_page;
 use super::parameters::Parameters;
 use super::{Served, openapi, stream};
-use crate::api::{Asked, Method, Problem, Route};
+use crate::api::{Asked, Method, Problem, Role, Route};
 use crate::questions::PATIENCE;
 
 /// Most octets of a request's body.
@@ -28,9 +30,10 @@ const BODY_MAX: usize = 64 << 10;
 
 /// All paths, as who has that access sees them.
 pub(super) fn router(served: &Arc<Served>, access: Access) -> Router {
+    let own = served.clone();
     let mut router = Router::new();
     for route in &served.sources.routes {
-        router = router.route(route.path, question(*route, served.clone(), access));
+        router = router.route(route.path, question(*route, served.clone()));
     }
     let (metrics, health, ready, document, events, capture, other) = (
         served.clone(),
@@ -41,17 +44,31 @@ pub(super) fn router(served: &Arc<Served>, access: Access) -> Router {
         served.clone(),
         served.clone(),
     );
-    router
-        .route("/", get(index))
-        .route("/metrics", get(async move |headers: HeaderMap| exposition(&metrics, &headers).await))
+    with_page(router)
+        .route(
+            "/metrics",
+            get(async move |caller: Extension<Caller>, headers: HeaderMap| {
+                exposition(&metrics, &caller, &headers).await
+            }),
+        )
         .route("/healthz", get(async move || well(&health.sources.health.troubles())))
         .route("/readyz", get(async move || well(&not_ready(&ready))))
         .route(
             openapi::PATH,
             get(async move |headers: HeaderMap| json(document.document.clone().into(), &headers)),
         )
-        .route("/v1/events", get(async move |query: RawQuery| stream::events(events, &query)))
-        .route("/v1/capture", get(async move |query: RawQuery| stream::capture(capture, access, query).await))
+        .route(
+            "/v1/events",
+            get(async move |caller: Extension<Caller>, query: RawQuery| {
+                stream::events(events, &caller, &query)
+            }),
+        )
+        .route(
+            "/v1/capture",
+            get(async move |caller: Extension<Caller>, query: RawQuery| {
+                stream::capture(capture, &caller, query).await
+            }),
+        )
         .fallback(async move |uri: Uri| refused(&Problem::not_found(nothing_at(&other, uri.path()))))
         .method_not_allowed_fallback(async |method: HttpMethod, uri: Uri| {
             let path = uri.path();
@@ -62,12 +79,33 @@ pub(super) fn router(served: &Arc<Served>, access: Access) -> Router {
         })
         .layer(CompressionLayer::new().compress_when(compressed()))
         .layer(DefaultBodyLimit::max(BODY_MAX))
-        .layer(middleware::from_fn(move |request: Request, next: Next| async move {
-            match access.check_host(request.headers()) {
-                Ok(()) => next.run(request).await,
-                Err(problem) => refused(&problem),
-            }
+        .layer(middleware::from_fn(move |request: Request, next: Next| {
+            let (served, access) = (own.clone(), access.clone());
+            async move { admit(&served, &access, request, next).await }
         }))
+}
+
+/// Passes a request on with who asks, and logs who is refused.
+async fn admit(served: &Served, access: &Access, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let admitted = match access.check_host(request.headers()) {
+        Ok(()) => access.caller(request.headers(), &peer).await,
+        Err(problem) => Err(problem),
+    };
+    let (response, who) = match admitted {
+        Ok(caller) => {
+            let who = caller.name.clone();
+            request.extensions_mut().insert(caller);
+            (next.run(request).await, who)
+        }
+        Err(problem) => (refused(&problem), peer.place),
+    };
+    let is_refused = matches!(response.status().as_u16(), 401 | 403 | 421);
+    if is_refused && served.refusals.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now()) {
+        tracing::warn!(who, %method, path, status = response.status().as_u16(), "a request was refused");
+    }
+    response
 }
 
 /// What is worth compressing: no stream.
@@ -75,7 +113,7 @@ fn compressed() -> impl Predicate {
     DefaultPredicate::new().and(NotForContentType::const_new(stream::PCAPNG))
 }
 
-fn question(route: Route, served: Arc<Served>, access: Access) -> MethodRouter {
+fn question(route: Route, served: Arc<Served>) -> MethodRouter {
     let parameters = Arc::new(Parameters::of(&route));
     let filter = match route.method {
         Method::Get => MethodFilter::GET,
@@ -85,15 +123,22 @@ fn question(route: Route, served: Arc<Served>, access: Access) -> MethodRouter {
     };
     on(
         filter,
-        async move |path: RawPathParams,
+        async move |caller: Extension<Caller>,
+                    path: RawPathParams,
                     RawQuery(query): RawQuery,
                     headers: HeaderMap,
                     body: Result<Bytes, BytesRejection>| {
             let answered = async {
-                access.check(&route)?;
+                caller.may(route.role)?;
                 let body = body_of(&headers, body)?;
                 let parameters = parameters.read(path.iter(), query.as_deref().unwrap_or_default(), &body)?;
-                served.sources.node.ask(Asked { name: route.name, parameters }).await?
+                let told = route.is_audited.then(|| Value::Object(parameters.clone()).to_string());
+                let reply = served.sources.node.ask(Asked { name: route.name, parameters }).await?;
+                if let Some(parameters) = told {
+                    let outcome = reply.as_ref().err().map_or("done", |problem| &*problem.detail);
+                    tracing::info!(target: "audit", who = caller.name, what = route.name, parameters, outcome);
+                }
+                reply
             };
             match answered.await {
                 Ok(Value::Null) => StatusCode::NO_CONTENT.into_response(),
@@ -122,35 +167,10 @@ fn body_of(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<B
     Err(Problem::unsupported("the body of a request is JSON, with Content-Type: application/json".to_owned()))
 }
 
-/// A JSON document, unless who asks has it.
-fn json(body: Bytes, headers: &HeaderMap) -> Response {
-    let mut hasher = DefaultHasher::new();
-    body.hash(&mut hasher);
-    let tag = format!("\"{:016x}\"", hasher.finish());
-    let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());
-    // A proxy may have made it weak (RFC 9110 13.1.2 compares them so).
-    let mut known =
-        known.flat_map(|known| known.split(',')).map(|known| known.trim().trim_start_matches("W/"));
-    let is_known = known.any(|known| known == tag || known == "*");
-    let head = [(ETAG, tag), (CACHE_CONTROL, "no-cache".to_owned())];
-    match is_known {
-        true => (StatusCode::NOT_MODIFIED, head).into_response(),
-        false => (head, [(CONTENT_TYPE, "application/json")], Body::from(body)).into_response(),
+async fn exposition(served: &Served, caller: &Caller, headers: &HeaderMap) -> Response {
+    if let Err(problem) = caller.may(Role::Watch) {
+        return refused(&problem);
     }
-}
-
-/// Why there is no answer.
-pub(super) fn refused(problem: &Problem) -> Response {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = serde_json::to_string(problem).unwrap_or_default();
-    (status, [(CONTENT_TYPE, "application/problem+json")], body).into_response()
-}
-
-async fn index() -> &'static str {
-    "Kaido: /metrics for Prometheus, /healthz, /readyz, and what /v1/openapi.json says\n"
-}
-
-async fn exposition(served: &Served, headers: &HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::for_accept(accept);
     match served.sources.metrics.ask(format).await {

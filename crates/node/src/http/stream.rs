@@ -17,9 +17,9 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::access::Access;
+use super::access::Caller;
+use super::answer::refused;
 use super::parameters::Parameters;
-use super::router::refused;
 use super::{Asking, Served, closing};
 use crate::api::{
     Asked, BeginTrace, EndTrace, Flow, GetNode, ListDrops, Method, Problem, Question, ReadTrace, Reply, Role,
@@ -77,6 +77,7 @@ fn read<Q: DeserializeOwned + JsonSchema>(RawQuery(query): &RawQuery) -> Result<
         method: Method::Get,
         path: "",
         role: Role::Watch,
+        is_audited: false,
         parameters: Q::json_schema,
         answer: SchemaGenerator::subschema_for::<()>,
     };
@@ -90,8 +91,8 @@ fn permit(served: &Served) -> Result<OwnedSemaphorePermit, Problem> {
 }
 
 /// `/v1/events`.
-pub(super) fn events(served: Arc<Served>, query: &RawQuery) -> Response {
-    let begun = read(query).and_then(|EventsQuery { interval_ms }| {
+pub(super) fn events(served: Arc<Served>, caller: &Caller, query: &RawQuery) -> Response {
+    let begun = caller.may(Role::Watch).and_then(|()| read(query)).and_then(|EventsQuery { interval_ms }| {
         if !(100..=60_000).contains(&interval_ms) {
             return Err(Problem::bad_request("interval_ms: it is 100 to 60000".to_owned()));
         }
@@ -153,8 +154,8 @@ async fn ask<Q: Question>(node: &Asking<Asked, Reply>, question: &Q) -> Result<Q
 }
 
 /// `/v1/capture`.
-pub(super) async fn capture(served: Arc<Served>, access: Access, query: RawQuery) -> Response {
-    match begin_capture(&served, access, &query).await {
+pub(super) async fn capture(served: Arc<Served>, caller: &Caller, query: RawQuery) -> Response {
+    match begin_capture(&served, caller, &query).await {
         Ok(capture) => {
             let admission = served.admission.clone();
             let file = stream::unfold((capture, admission), async |(mut capture, mut admission)| {
@@ -180,8 +181,8 @@ struct Capture {
     _permit: OwnedSemaphorePermit,
 }
 
-async fn begin_capture(served: &Served, access: Access, query: &RawQuery) -> Result<Capture, Problem> {
-    access.check_role(Role::Operate)?;
+async fn begin_capture(served: &Served, caller: &Caller, query: &RawQuery) -> Result<Capture, Problem> {
+    caller.may(Role::Operate)?;
     let CaptureQuery { port, by, value, snap, count, seconds } = read(query)?;
     let of = match (by, value) {
         (Some(by), Some(value)) if port.is_empty() => TraceOf::Flow(Flow { by, value }),
@@ -193,7 +194,9 @@ async fn begin_capture(served: &Served, access: Access, query: &RawQuery) -> Res
     };
     let permit = permit(served)?;
     let node = served.sources.node.clone();
+    let what = format!("{of:?}");
     let TraceBegun { id, ports } = ask(&node, &BeginTrace { of, snap }).await?;
+    tracing::info!(target: "audit", who = caller.name, what = "stream_capture", of = what);
     let trace = Trace { node, id };
     let file = Pcapng::new(Vec::new(), &ports).map_err(|error| Problem::internal(error.to_string()))?;
     let ends = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.min(u64::from(u32::MAX))));

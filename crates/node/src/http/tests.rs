@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::{
     BeginTrace, EndTrace, Flow, GetNode, ListDrops, ListPorts, Ports, Problem, ReadTrace, Reload, Reloaded,
-    TraceBegun, TraceOf, TraceRead,
+    Role, TraceBegun, TraceOf, TraceRead,
 };
 use crate::show::ask;
 
@@ -22,6 +23,9 @@ struct Rig {
     folder: PathBuf,
     socket: PathBuf,
     metrics: SocketAddr,
+    api: SocketAddr,
+    /// By role: watch, read, operate.
+    tokens: [String; 3],
     control: ControlSocket,
     listener: TcpListener,
 }
@@ -37,8 +41,17 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics = listener.local_addr().unwrap();
         let door = Door::new();
-        let server = Some(serve(&control, &listener, &door));
-        Self { server, door, folder, socket, metrics, control, listener }
+        let tokens = folder.join("tokens");
+        let lines =
+            [Role::Watch, Role::Read, Role::Operate].map(|role| new_token(role.name(), role).unwrap());
+        std::fs::write(&tokens, lines.iter().map(|(_, line)| &**line).collect::<String>()).unwrap();
+        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let config = ApiConfig { tokens: Some(tokens), ..ApiConfig::default() };
+        let api = ApiSocket::open(TcpListener::bind("127.0.0.1:0").unwrap(), &config).unwrap();
+        let api_address = api.listener().local_addr().unwrap();
+        let server = Some(serve(&control, &listener, Some(api), &door));
+        let tokens = lines.map(|(token, _)| token);
+        Self { server, door, folder, socket, metrics, api: api_address, tokens, control, listener }
     }
 
     /// What comes back for octets at the metrics endpoint, until the server closes.
@@ -51,6 +64,14 @@ impl Rig {
     fn get(&self, target: &str, headers: &str) -> (String, String) {
         let asked = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}\r\n");
         parts(&self.told(asked.as_bytes()))
+    }
+
+    /// The status of a request at the API's own socket.
+    fn api(&self, method: &str, target: &str, headers: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.api).unwrap();
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}\r\n");
+        parts(&told(&mut stream, head.as_bytes()))
     }
 
     /// The same at the control socket, with any method and a body.
@@ -73,7 +94,7 @@ impl Drop for Rig {
     }
 }
 
-fn serve(control: &ControlSocket, listener: &TcpListener, door: &Door) -> Server {
+fn serve(control: &ControlSocket, listener: &TcpListener, api: Option<ApiSocket>, door: &Door) -> Server {
     let (node, questions) = asking::<Asked, Reply>(None);
     let (metrics, scrapes) = asking::<Format, Option<String>>(None);
     std::thread::spawn(move || {
@@ -89,8 +110,8 @@ fn serve(control: &ControlSocket, listener: &TcpListener, door: &Door) -> Server
     let routes = crate::api::ROUTES.to_vec();
     let sources =
         Sources { node, metrics, health: Health::default(), leaving, routes, functions: vec!["gre"] };
-    let listener = listener.try_clone().unwrap();
-    Server::start(control.listener(), Some(listener), sources, door.clone()).unwrap()
+    let metrics = Some(listener.try_clone().unwrap());
+    Server::start(control.listener(), TcpSockets { metrics, api }, sources, door.clone()).unwrap()
 }
 
 fn answer(asked: &Asked) -> Reply {
@@ -236,6 +257,48 @@ fn the_metrics_endpoint_shows_figures_only() {
 }
 
 #[test]
+fn who_asks_over_tcp_shows_a_token() {
+    let rig = Rig::new();
+    let (head, body) = rig.api("GET", "/v1/ports", "");
+    assert_eq!(status(&head), "401");
+    assert!(
+        head.contains("www-authenticate: bearer") && body.contains("Authorization: Bearer"),
+        "{head} {body}"
+    );
+    for headers in
+        ["Authorization: Bearer nobody\r\n", "Authorization: Basic YTpi\r\n", "Authorization: \r\n"]
+    {
+        let began = Instant::now();
+        assert_eq!(status(&rig.api("GET", "/v1/ports", headers).0), "401", "{headers}");
+        assert!(began.elapsed() > Duration::from_millis(400), "guesses take a while");
+    }
+    for path in ["/", "/healthz", "/readyz", "/v1/openapi.json"] {
+        assert_eq!(status(&rig.api("GET", path, "").0), "200", "{path}");
+    }
+    for (method, path, [watch, read, operate]) in [
+        ("GET", "/metrics", ["200", "200", "200"]),
+        ("GET", "/v1/ports", ["200", "200", "200"]),
+        ("GET", "/v1/upgrade", ["403", "503", "503"]),
+        ("POST", "/v1/reload", ["403", "403", "200"]),
+        ("DELETE", "/v1/traces/1", ["403", "403", "204"]),
+        ("GET", "/v1/capture?count=1", ["403", "403", "200"]),
+    ] {
+        for (token, wanted) in rig.tokens.iter().zip([watch, read, operate]) {
+            let (head, body) = rig.api(method, path, &format!("authorization: bearer {token}\r\n"));
+            assert_eq!(status(&head), wanted, "{method} {path}: {body}");
+        }
+    }
+    let (head, _) = rig.api("GET", "/metrics", "");
+    assert_eq!(status(&head), "401");
+    let mut stream = TcpStream::connect(rig.api).unwrap();
+    let asked = format!(
+        "GET /v1/ports HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+        rig.tokens[2]
+    );
+    assert_eq!(status(&parts(&told(&mut stream, asked.as_bytes())).0), "421");
+}
+
+#[test]
 fn who_has_a_document_is_not_sent_it_again() {
     let rig = Rig::new();
     let (head, body) = rig.get("/v1/ports", "");
@@ -309,7 +372,7 @@ fn a_closed_server_answers_who_is_here_and_takes_in_nobody() {
     closing.join().unwrap();
     after.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(after.read(&mut [0; 1]).is_err(), "nobody answers yet");
-    let next = serve(&rig.control, &rig.listener, &Door::new());
+    let next = serve(&rig.control, &rig.listener, None, &Door::new());
     after.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert!(told(&mut after, b"").ends_with("ok\n"));
     next.stop();

@@ -44,8 +44,8 @@ class Browser:
         """Send a command of Chromium's own protocol."""
         return self.ask("goog/cdp/execute", cmd=command, params=params)
 
-    def open(self, page: Path, width: int, height: int, dark: bool) -> None:
-        """Show a page on a screen of a size and a colour scheme."""
+    def open(self, page: Path | str, width: int, height: int, dark: bool) -> None:
+        """Show a page, a file or a URL, on a screen of a size and a colour scheme."""
         mobile = width < 600
         self.cdp(
             "Emulation.setDeviceMetricsOverride",
@@ -56,11 +56,17 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.cdp("Emulation.setEmulatedMedia", features=[scheme])
-        self.ask("url", url=page.as_uri())
+        self.ask("url", url=page if isinstance(page, str) else page.as_uri())
 
     def run(self, script: str) -> Any:
         """Run a script's body in the page, and return its value."""
         return self.ask("execute/sync", script=script, args=[])
+
+    def later(self, script: str) -> Any:
+        """Run a script's body in the page, and return what the promise that it returns comes to."""
+        done = "const done = arguments[arguments.length - 1];"
+        body = f"{done} (async () => {{ {script} }})().then(done, (fault) => done(String(fault)));"
+        return self.ask("execute/async", script=body, args=[])
 
     def screenshot(self, file: Path, whole: bool = False) -> None:
         """Write what is seen, or the whole page, as PNG."""

@@ -1,0 +1,172 @@
+"""The page of a node in a real browser: what it shows, on screens of any size, to everybody."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Attach
+from rig import browser
+from rig.browser import Browser
+from rig.gre import Remover, Wire
+from rig.http import by_tcp
+from rig.net import Topology, run, wait_until
+from rig.node import Node
+
+#: A telephone, a notebook, and a screen of 4k: width, height, and whether it is dark.
+SCREENS = {"narrow": (320, 640, False), "dark": (1280, 800, True), "wide": (3840, 2160, False)}
+PAGES = ("overview", "ports", "drops", "sessions", "trace")
+#: Rules of WCAG 2 that software can judge.
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+
+
+@pytest.fixture
+def serving(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Node]:
+    """A user plane."""
+    running = Node(binary, net.upf, tmp_path, driver="af_packet").start()
+    yield running
+    if not running.ended():
+        running.stop()
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Browser]:
+    """A browser, where there is one."""
+    absent = browser.missing()
+    if absent:
+        pytest.skip(absent)
+    with browser.browser(tmp_path / "profile") as driven:
+        yield driven
+
+
+def until(shown: Browser, script: str, what: str, seconds: float = 20) -> Any:
+    """Wait until a script of the page returns something."""
+    deadline = time.monotonic() + seconds
+    while not (found := shown.run(script)):
+        assert time.monotonic() < deadline, f"{what}: {shown.run('return document.body.innerText')}"
+        time.sleep(0.1)
+    return found
+
+
+def text_has(shown: Browser, wanted: str) -> None:
+    """Wait until the page shows a text."""
+    until(shown, f"return document.body.innerText.includes({wanted!r})", f"no {wanted!r}")
+
+
+def go(shown: Browser, hash_: str, heading: str) -> None:
+    """Go to a page of it."""
+    shown.run(f"location.hash = {hash_!r}")
+    until(shown, f"return document.querySelector('main h2')?.innerText.startsWith({heading!r})", hash_)
+
+
+def accessible(shown: Browser, name: str) -> None:
+    """No rule of WCAG that axe knows is broken, and nothing is wider than the screen."""
+    axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+    shown.cdp("Runtime.evaluate", expression=axe)
+    rules = f"{{runOnly: {{type: 'tag', values: {RULES}}}}}"
+    found = shown.later(
+        f"const told = await axe.run(document, {rules});"
+        "return told.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(' ')}`);"
+    )
+    assert found == [], f"{name}: {found}"
+    wide = shown.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"{name} is {wide} px wider than the screen"
+
+
+@pytest.mark.needs("root", "ip", "ping")
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_page_is_for_everybody(
+    serving: Node, net: Topology, attach: Attach, shown: Browser, tmp_path: Path, screen: str
+) -> None:
+    """On any screen, by keyboard, and as axe judges."""
+    width, height, dark = SCREENS[screen]
+    attach("--ues 60 --tuns 1 --dialect free5gc")
+    folder = Path(os.environ.get("KAIDO_SCREENSHOTS", tmp_path))
+    with by_tcp(serving.socket) as url:
+        shown.open(f"{url}/", width, height, dark)
+        text_has(shown, "All ports are up")
+        assert net.ran.pings("10.100.6.2", "-I", "ue0")
+        scheme = shown.run("return document.documentElement.dataset.scheme")
+        assert scheme == ("dark" if dark else "light")
+        for name in PAGES:
+            go(shown, f"#{name}", name.title())
+            accessible(shown, name)
+            shown.screenshot(folder / f"{screen}-{name}.png", whole=True)
+        go(shown, "#sessions", "Sessions")
+        assert shown.run("return document.querySelectorAll('tbody tr').length") == 50
+        text_has(shown, "60 sessions")
+        seid = shown.run(
+            "const link = document.querySelector('tbody a'); link.click(); return link.innerText"
+        )
+        until(shown, "return document.querySelector('svg.rules')", "no picture of the rules")
+        assert seid in shown.run("return document.querySelector('h2').innerText")
+        drawn = shown.run("return document.querySelector('svg.rules').textContent")
+        assert all(rule in drawn for rule in ("PDR 1", "PDR 2", "FAR 1", "FAR 2", "QER 1", "URR 1")), drawn
+        assert shown.run("return document.querySelectorAll('svg.rules .link').length") >= 6
+        accessible(shown, "session")
+        shown.screenshot(folder / f"{screen}-session.png", whole=True)
+
+
+@pytest.mark.needs("root", "ip", "ping")
+def test_a_ue_is_found_and_traced(serving: Node, net: Topology, attach: Attach, shown: Browser) -> None:
+    """By its address; its packets are shown as they come, and the trace ends with the page."""
+    attach("--ues 3 --tuns 1")
+    with by_tcp(serving.socket) as url:
+        shown.open(f"{url}/#sessions?q=10.60.0.1", 1280, 800, False)
+        text_has(shown, "1 session")
+        shown.run("location.hash = '#sessions?q=nobody'")
+        text_has(shown, "nobody is no UE address, SEID, TEID or IMSI")
+        go(shown, "#trace?ue=10.60.0.1", "Trace")
+        assert net.ran.pings("10.100.6.2", "-I", "ue0")
+        until(shown, "return document.querySelectorAll('.way').length >= 2", "no packets")
+        way = shown.run("return document.querySelector('.way').innerText")
+        assert "PDR" in way and "FAR" in way, way
+        go(shown, "#overview", "Overview")
+        text_has(shown, "Packets a second")
+        # Whose password is it? None is asked for at the control socket.
+        assert shown.run("return document.getElementById('login').open") is False
+
+
+@pytest.mark.needs("root", "ip")
+def test_a_token_is_asked_for_where_one_is_needed(binary: Path, tmp_path: Path, shown: Browser) -> None:
+    """A wrong one is told to be; with the right one the page of that function is there."""
+    tokens = tmp_path / "tokens"
+    token = run(str(binary), "token", "alice", "--file", str(tokens)).stdout.strip()
+    with Wire(f"kp{os.getpid()}-") as wire:
+        rules = f'[api]\nlisten = "127.0.0.1"\ntokens = "{tokens}"\n'
+        rules += '[[gre.rule]]\nname = "ours"\nsource = "10.0.0.0/8"\n'
+        node = Remover(binary, wire.node, tmp_path, "af_packet", rules=rules)
+        node.start()
+        try:
+            carried = tmp_path / "api.sock"
+            wire.node.start(sys.executable, "-m", "rig.http", str(carried), "127.0.0.1", "9106")
+            wait_until(carried.exists, "the API can be reached")
+            with by_tcp(carried) as url:
+                shown.open(f"{url}/", 1280, 800, False)
+                until(shown, "return document.getElementById('login')?.open", "nobody asks for a token")
+                accessible(shown, "login")
+                for typed in ("wrong", token):
+                    fault = "return document.getElementById('login-fault').innerText"
+                    before = shown.run(fault)
+                    shown.run(
+                        f"document.getElementById('token').value = {typed!r};"
+                        "document.querySelector('#login form').requestSubmit();"
+                    )
+                    if typed == "wrong":
+                        until(
+                            shown,
+                            f"const told = (() => {{ {fault} }})(); return told !== {before!r} && told",
+                            "no fault",
+                        )
+                text_has(shown, "All ports are up")
+                go(shown, "#gre", "GRE")
+                text_has(shown, "ours")
+                assert "Sessions" not in shown.run("return document.querySelector('nav').innerText")
+        finally:
+            node.stop()
