@@ -181,6 +181,40 @@ def test_a_node_of_another_function_says_so(binary: Path, tmp_path: Path) -> Non
             node.stop()
 
 
+@pytest.mark.needs("root", "ip", "ping")
+def test_an_operator_ends_a_session_and_drains_the_node(serving: Node, net: Topology, attach: Attach) -> None:
+    """A session that was ended is reported; while the node drains nobody new comes in."""
+    sim = attach("--ues 3 --tuns 2")
+    at = ("--socket", str(serving.socket))
+
+    def kaido(*arguments: str, check: bool = True) -> str:
+        done = run(str(serving.binary), *arguments, *at, check=check)
+        return " ".join((done.stdout + done.stderr).split())
+
+    def total() -> object:
+        answer = serving.ask("sessions")
+        return answer and answer["total"]
+
+    assert net.ran.pings("10.100.6.2", "-I", "ue0")
+    (first,) = ask(serving.socket, "GET", "/v1/sessions?ue=10.60.0.1")[1]["sessions"]
+    assert "has ended" in kaido("release", "--session", first["seid"])
+    assert total() == 2
+    assert not net.ran.pings("10.100.6.2", "-I", "ue0", "-W", "1")
+    assert net.ran.pings("10.100.6.2", "-I", "ue1")
+    assert "there is no session" in kaido("release", "--session", first["seid"], check=False)
+    assert "there is no association with nobody" in kaido("release", "--association", "nobody", check=False)
+    assert kaido("log") == "info"
+    assert "is not a log filter" in kaido("log", "loud", check=False)
+    assert kaido("log", "info,kaido_pfcp=debug") == "info,kaido_pfcp=debug"
+    assert "new sessions are refused" in kaido("drain")
+    assert ask(serving.socket, "GET", "/v1/user-plane")[1]["draining"] is True
+    assert "taken again" in kaido("drain", "--stop")
+    assert ask(serving.socket, "GET", "/v1/user-plane")[1]["draining"] is False
+    log = serving.log.read_text()
+    assert re.search(r"audit.*who=.?user 0, process \d+.*what=.?release_session", log), log
+    sim.stop()
+
+
 class Authority:
     """A certificate authority of the test's own."""
 

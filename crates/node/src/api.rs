@@ -27,6 +27,8 @@ pub const ROUTES: &[Route] = &[
     Route::of::<ReadTrace>(),
     Route::of::<EndTrace>(),
     Route::of::<Reload>(),
+    Route::of::<GetLog>(),
+    Route::of::<SetLog>(),
     Route::of::<GetUpgrade>(),
     Route::of::<BeginUpgrade>(),
 ];
@@ -94,6 +96,40 @@ impl Question for Reload {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/v1/reload";
     const ROLE: Role = Role::Operate;
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetLog {}
+
+impl Question for GetLog {
+    type Answer = LogLevel;
+    const NAME: &'static str = "get_log";
+    const PATH: &'static str = "/v1/log";
+}
+
+/// Has something else be logged, until the configuration is read again, or the node starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetLog {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,kaido_pfcp=debug`.
+    pub level: String,
+}
+
+impl Question for SetLog {
+    type Answer = LogLevel;
+    const NAME: &'static str = "set_log";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/v1/log";
+    const ROLE: Role = Role::Operate;
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogLevel {
+    /// A level or a filter.
+    pub level: String,
 }
 
 /// How it is with another process that takes over.

@@ -85,6 +85,13 @@ enum NodeCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Show what a running node logs, or have it log something else.
+    Log {
+        /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,kaido_pfcp=debug`.
+        level: Option<String>,
+        #[command(flatten)]
+        at: ControlTarget,
+    },
     /// Let somebody ask a node over TCP, by a token that is shown once.
     Token(TokenArgs),
     /// Print the configuration reference as Markdown.
@@ -135,6 +142,7 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             NodeCommand::Capture { socket, capture } => show::capture(&socket, &capture, flow()),
             NodeCommand::Reload { at, dry_run } => show::reload(&at.socket, at.json, dry_run),
             NodeCommand::Upgrade { at, program } => show::upgrade(&at.socket, at.json, program),
+            NodeCommand::Log { level, at } => show::log(&at.socket, level),
             NodeCommand::Token(args) => token_command::run(&args),
             NodeCommand::Reference { openapi: true, .. } => {
                 let document = http::openapi::openapi(functions.iter().copied());

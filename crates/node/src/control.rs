@@ -16,12 +16,13 @@ use super::http::Pending;
 use super::questions::QuestionSender;
 use super::upgrade::Leaving;
 use super::view::FunctionStatus;
-use super::{shown, workers};
+use super::{log, shown, workers};
 use crate::api::{
-    self, Asked, BeginTrace, BeginUpgrade, Drops, EndTrace, GetNode, GetUpgrade, LastReload, ListDrops,
-    ListPorts, ListWorkers, Ports, Problem, ReadTrace, Reload, Reloaded, ReloadedField, Reply, TraceBegun,
-    TraceOf, TraceRead, Workers,
+    self, Asked, BeginTrace, BeginUpgrade, Drops, EndTrace, GetLog, GetNode, GetUpgrade, LastReload,
+    ListDrops, ListPorts, ListWorkers, LogLevel, Ports, Problem, ReadTrace, Reload, Reloaded, ReloadedField,
+    Reply, SetLog, TraceBegun, TraceOf, TraceRead, Workers,
 };
+use crate::config::is_log_filter;
 use crate::reload::Reloader;
 
 /// Longest wait for a question: how soon the end of a function is noticed.
@@ -164,6 +165,8 @@ impl NodeView<'_, '_> {
             .or_else(|| asked.on(|ReadTrace { id }| self.read_trace(id)))
             .or_else(|| asked.on(|EndTrace { id }| self.end_trace(id)))
             .or_else(|| asked.on(|Reload { dry_run }| self.reload(dry_run).map_err(Problem::conflict)))
+            .or_else(|| asked.on(|GetLog {}| Ok(LogLevel { level: log::level() })))
+            .or_else(|| asked.on(|SetLog { level }| set_log(level)))
             .or_else(|| asked.on(|GetUpgrade {}| Ok(self.leaving.shown())))
             .or_else(|| {
                 asked.on(|BeginUpgrade { program }| {
@@ -298,6 +301,15 @@ impl NodeView<'_, '_> {
         let name = first.map_or("", String::as_str);
         Err(refused.unwrap_or_else(|| Problem::not_found(format!("there is no port {name}"))))
     }
+}
+
+fn set_log(level: String) -> Result<LogLevel, Problem> {
+    if !is_log_filter(&level) {
+        let why = format!("`{level}` is not a log filter: write error, warn, info, debug or trace");
+        return Err(Problem::bad_request(why));
+    }
+    log::set_level(&level);
+    Ok(LogLevel { level })
 }
 
 /// Sleeps until `wake` is readable, or a while.

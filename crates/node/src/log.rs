@@ -1,7 +1,7 @@
 //! What the node says of itself: its log, and to a service manager.
 
 use std::io::IsTerminal;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing_subscriber::EnvFilter;
 
@@ -11,6 +11,7 @@ use crate::config::{Base, LogFormat};
 pub(crate) fn start_log(base: &Base) {
     // The configuration was checked: a filter that does not parse does not come here.
     let filter = EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
+    LEVEL.lock().unwrap_or_else(PoisonError::into_inner).clone_from(base.log.level.get_ref());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(is_coloured())
@@ -42,12 +43,22 @@ fn remember(set: impl Fn(EnvFilter) -> bool + Send + Sync + 'static) {
     let _ = SET_LEVEL.set(Box::new(set));
 }
 
-/// Logs from here on what another configuration asks for.
-pub(crate) fn set_level(base: &Base) {
-    let filter = EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
+/// What is logged.
+static LEVEL: Mutex<String> = Mutex::new(String::new());
+
+/// What is logged.
+pub(crate) fn level() -> String {
+    LEVEL.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Logs something else from here on.
+pub(crate) fn set_level(level: &str) {
+    let filter = EnvFilter::try_new(level).unwrap_or_default();
     if SET_LEVEL.get().is_none_or(|set| !set(filter)) {
         tracing::warn!("the level of the log stays: another program has started the log");
+        return;
     }
+    level.clone_into(&mut LEVEL.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Whether the log may have colours: on a terminal, unless `NO_COLOR` is set (no-color.org).

@@ -147,7 +147,7 @@ impl<'f> Reloader<'f> {
         let taken = !is_question && ready.refusals.is_empty();
         if taken {
             ready.commit();
-            log::set_level(&config.base);
+            log::set_level(config.base.log.level.get_ref());
             self.text = text;
         }
         Ok(Reloaded { fields, taken })

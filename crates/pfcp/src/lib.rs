@@ -36,7 +36,9 @@ pub use client::{
 };
 pub use counters::{Counters, Discard, Sample, cause_name};
 pub use decode::Features;
-pub use endpoint::{Config, Endpoint, Limits, NoRecord, PFCP_PORT, Peer, PeerPort, UnreportedUsage};
+pub use endpoint::{
+    Config, Endpoint, Limits, NoRecord, NotReleased, PFCP_PORT, Peer, PeerPort, UnreportedUsage,
+};
 pub use frame::{BUNDLED_MAX, DATAGRAM_MAX};
 pub use node_id::{NodeId, NodeIdError};
 pub use rs_pfcp::message::MsgType;

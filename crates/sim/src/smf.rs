@@ -10,7 +10,7 @@ use kaido_n4::{
     MeasurementMethod, Modification, OuterHeaderCreation, OuterHeaderRemoval, Qfi, ReportingTriggers, Seid,
     Teid, UeIpAddress, UeIpRole, Urr, UrrId, UsageReport, VolumeThreshold,
 };
-use kaido_pfcp::{Dialect, MsgType, PduSession, SessionTemplate, SmfEvent};
+use kaido_pfcp::{Dialect, MsgType, PduSession, SessionTemplate, SmfError, SmfEvent};
 
 use super::fault::SimFault;
 use super::link::{Link, RETRANSMISSION};
@@ -139,7 +139,11 @@ impl ControlPlane {
             while self.link.smf().outstanding() < self.plan.window
                 && let Some(seid) = self.attached.pop()
             {
-                self.link.delete(seid).map_err(busy)?;
+                match self.link.delete(seid) {
+                    // The user plane has ended it, and was heard.
+                    Err(SmfError::NoSession(_)) => {}
+                    asked => asked.map_err(busy)?,
+                }
             }
             self.turn(LOOK)?;
             progress.progress("detached", self.deleted as usize, all);
@@ -385,7 +389,7 @@ pub(super) fn not_chosen(ue: u32, what: &'static str, help: &'static str) -> Sim
 }
 
 /// Never more is asked than the window allows, so this is a fault of ours.
-pub(super) fn busy(error: kaido_pfcp::SmfError) -> SimFault {
+pub(super) fn busy(error: SmfError) -> SimFault {
     SimFault::system("the SMF refuses a request of its own")(std::io::Error::other(error))
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use kaido_n4::Imsi;
-use kaido_node::api::{Count, Question, Role, Route};
+use kaido_node::api::{Count, Method, Question, Role, Route};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,10 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::of::<GetStore>(),
     Route::of::<ListSessions>(),
     Route::of::<GetSession>(),
+    Route::of::<ReleaseSession>(),
+    Route::of::<ReleaseAssociation>(),
+    Route::of::<BeginDrain>(),
+    Route::of::<EndDrain>(),
 ];
 
 /// What the user plane does, in figures.
@@ -125,6 +129,75 @@ impl Question for GetSession {
     const PATH: &'static str = "/v1/sessions/{seid}";
 }
 
+/// Ends a session. Its control plane is told by a last usage report (TEBUR, PSDBU).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseSession {
+    /// Its SEID, ours.
+    pub(crate) seid: u64,
+}
+
+impl Question for ReleaseSession {
+    type Answer = ();
+    const NAME: &'static str = "release_session";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/v1/sessions/{seid}";
+    const ROLE: Role = Role::Operate;
+}
+
+/// Asks a control plane to release its association (TS 29.244 6.2.8.3). Its sessions go on until it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseAssociation {
+    /// Its Node ID.
+    pub(crate) node_id: String,
+    /// Seconds that it may take (Graceful Release Period); 60 unless given.
+    #[serde(default = "minute")]
+    pub(crate) grace_s: u64,
+}
+
+const fn minute() -> u64 {
+    60
+}
+
+impl Question for ReleaseAssociation {
+    type Answer = ();
+    const NAME: &'static str = "release_association";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/v1/associations/{node_id}";
+    const ROLE: Role = Role::Operate;
+}
+
+/// Asks all control planes to release their associations, and refuses new associations and sessions from then on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BeginDrain {
+    /// Seconds that they may take (Graceful Release Period); 60 unless given.
+    #[serde(default = "minute")]
+    pub(crate) grace_s: u64,
+}
+
+impl Question for BeginDrain {
+    type Answer = ();
+    const NAME: &'static str = "begin_drain";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/v1/drain";
+    const ROLE: Role = Role::Operate;
+}
+
+/// Takes new associations and sessions again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndDrain {}
+
+impl Question for EndDrain {
+    type Answer = ();
+    const NAME: &'static str = "end_drain";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/v1/drain";
+    const ROLE: Role = Role::Operate;
+}
+
 /// A page of sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Sessions {
@@ -146,6 +219,9 @@ pub(crate) struct Associations {
 pub(crate) struct UpfStatus {
     pub(crate) sessions: usize,
     pub(crate) sessions_max: u32,
+    /// Whether new associations and sessions are refused, as all are asked to be released.
+    #[serde(default)]
+    pub(crate) draining: bool,
     /// Pages that session records stand on.
     pub(crate) table_pages: String,
     /// Volume of all sessions, in octets of user packets.

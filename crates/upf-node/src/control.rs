@@ -235,6 +235,8 @@ impl Control {
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
         self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status());
         let mut usage_interval = None;
+        let mut out = Vec::new();
+        let is_frozen = self.control.stage() != Stage::Runs;
         self.control.serve(&mut UpfView {
             endpoint: &mut self.endpoint,
             ports: &self.ports,
@@ -245,7 +247,12 @@ impl Control {
             unknown_peers: [self.unknown_peers, self.waiting.dropped()],
             allow: &mut self.allow,
             usage_interval: &mut usage_interval,
+            out: &mut out,
+            is_frozen,
         });
+        if !out.is_empty() {
+            self.send(&mut out, None);
+        }
         if let Some(interval) = usage_interval {
             self.store.set_usage_interval(interval);
         }

@@ -106,6 +106,36 @@ enum UpfCommand {
         #[command(flatten)]
         watch: Watch,
     },
+    /// End a session, whose control plane is told, or have a control plane release its association.
+    Release {
+        #[command(flatten)]
+        what: Released,
+        #[command(flatten)]
+        at: ControlTarget,
+    },
+    /// Have all control planes release their associations, and refuse new associations and sessions.
+    Drain {
+        /// Seconds that they may take.
+        #[arg(long, default_value_t = 60)]
+        grace: u64,
+        /// Take new ones again, instead.
+        #[arg(long, conflicts_with = "grace")]
+        stop: bool,
+        #[command(flatten)]
+        at: ControlTarget,
+    },
+}
+
+/// What is released.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Released {
+    /// The session with that SEID of this node.
+    #[arg(long, value_parser = trace::seid)]
+    session: Option<u64>,
+    /// The association of the control plane with that Node ID, as `kaido status` shows it. Its sessions go on until it does.
+    #[arg(long, value_name = "NODE-ID")]
+    association: Option<String>,
 }
 
 impl NetworkFunction for UpfFunction {
@@ -147,6 +177,10 @@ impl NetworkFunction for UpfFunction {
                 UpfCommand::Sessions { at, skip, limit, of, watch } => {
                     watch.run(|| show::sessions(&at.socket, at.json, &of.wanted(skip, limit)))
                 }
+                UpfCommand::Release { what: Released { session, association }, at } => {
+                    show::release(&at.socket, session, association)
+                }
+                UpfCommand::Drain { grace, stop, at } => show::drain(&at.socket, (!stop).then_some(grace)),
                 UpfCommand::Session { seid, at, watch } => {
                     watch.run(|| session::session(&at.socket, at.json, seid))
                 }

@@ -8,7 +8,10 @@ use kaido_node::api::Status;
 use kaido_node::show::{ask, counts, number, print_json, table};
 use serde_json::Value;
 
-use super::api::{Form, GtpuPath, ListSessions, Sessions, SlowPath, UpfStatus};
+use super::api::{
+    BeginDrain, EndDrain, Form, GtpuPath, ListSessions, ReleaseAssociation, ReleaseSession, Sessions,
+    SlowPath, UpfStatus,
+};
 use super::trace::seid;
 
 /// Which sessions are listed; with several, those that meet all.
@@ -171,6 +174,44 @@ pub(super) fn shown(addresses: &[String]) -> String {
         text.push_str(&format!(" +{more}"));
     }
     text
+}
+
+/// `kaido release`.
+///
+/// # Errors
+/// When no user plane answers, or it does not have it.
+pub(crate) fn release(
+    socket: &Path,
+    session: Option<u64>,
+    association: Option<String>,
+) -> miette::Result<()> {
+    if let Some(seid) = session {
+        ask(socket, &ReleaseSession { seid })?;
+        println!("session {seid:#018x} has ended, and its control plane is told");
+    }
+    if let Some(node_id) = association {
+        ask(socket, &ReleaseAssociation { node_id: node_id.clone(), grace_s: 60 })?;
+        println!("{node_id} is asked to release its association; `kaido status` shows whether it has");
+    }
+    Ok(())
+}
+
+/// `kaido drain`: with so many seconds for control planes, or not any more.
+///
+/// # Errors
+/// When no user plane answers.
+pub(crate) fn drain(socket: &Path, grace_s: Option<u64>) -> miette::Result<()> {
+    match grace_s {
+        Some(grace_s) => {
+            ask(socket, &BeginDrain { grace_s })?;
+            println!("control planes are asked to release their associations; new sessions are refused");
+        }
+        None => {
+            ask(socket, &EndDrain {})?;
+            println!("new associations and sessions are taken again");
+        }
+    }
+    Ok(())
 }
 
 /// `kaido sessions`.

@@ -12,14 +12,17 @@ use kaido_node::config::Prefix;
 use kaido_node::function::{
     DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, Traces, fields,
 };
-use kaido_pfcp::{Endpoint, Instants};
+use kaido_pfcp::{Endpoint, Instants, NotReleased, Transmit};
 use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
 use kaido_upf::key::KeyParts;
 use kaido_upf::record::RecordForm;
 use kaido_upf::slow_path::SlowPathReason;
 use kaido_upf_xdp::offload::PassReason;
 
-use super::api::{self, GetSession, GetStore, GetUserPlane, ListAssociations, ListSessions};
+use super::api::{
+    self, BeginDrain, EndDrain, GetSession, GetStore, GetUserPlane, ListAssociations, ListSessions,
+    ReleaseAssociation, ReleaseSession,
+};
 use super::datapath::Choice;
 use super::kernel_watch::KernelWatch;
 use super::offload::{self, KernelCounts};
@@ -47,6 +50,10 @@ pub(super) struct UpfView<'c> {
     pub(super) allow: &'c mut Vec<Prefix>,
     /// Another, where the configuration was read again.
     pub(super) usage_interval: &'c mut Option<Duration>,
+    /// Requests of ours that answers bring about.
+    pub(super) out: &'c mut Vec<Transmit>,
+    /// Nothing may change, as another process takes over.
+    pub(super) is_frozen: bool,
 }
 
 impl FunctionView for UpfView<'_> {
@@ -86,6 +93,10 @@ impl FunctionView for UpfView<'_> {
             .or_else(|| asked.on(|GetStore {}| self.store_status().ok_or_else(no_store)))
             .or_else(|| asked.on(|question: ListSessions| Ok(self.sessions(question))))
             .or_else(|| asked.on(|GetSession { seid }| detail(self.endpoint.service_mut(), Seid(seid))))
+            .or_else(|| asked.on(|ReleaseSession { seid }| self.release_session(Seid(seid))))
+            .or_else(|| asked.on(|question: ReleaseAssociation| self.release_association(&question)))
+            .or_else(|| asked.on(|BeginDrain { grace_s }| self.begin_drain(grace_s)))
+            .or_else(|| asked.on(|EndDrain {}| self.end_drain()))
     }
 
     fn traces(&mut self) -> &mut dyn Traces {
@@ -121,6 +132,48 @@ impl UpfView<'_> {
         let found = wanted(self.endpoint.service_mut(), question);
         let listed = found.iter().skip(question.skip).take(limit);
         api::Sessions { total: found.len(), sessions: listed.map(session).collect() }
+    }
+
+    /// Whether something may change.
+    fn changeable(&self) -> Result<(), Problem> {
+        if self.is_frozen {
+            return Err(Problem::conflict("another process takes over: ask that one".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn release_session(&mut self, seid: Seid) -> Result<(), Problem> {
+        self.changeable()?;
+        self.endpoint.release_session(Instants::now(), seid, self.out).map_err(|why| match why {
+            NotReleased::NoSession => no_session(seid),
+            NotReleased::Busy => {
+                Problem::unavailable("too many reports wait for their answers: ask again later".to_owned())
+            }
+        })
+    }
+
+    fn release_association(&mut self, question: &ReleaseAssociation) -> Result<(), Problem> {
+        self.changeable()?;
+        let node = self.endpoint.peers().map(|peer| peer.node_id);
+        let node = node.into_iter().find(|node| node.to_string() == question.node_id);
+        let node = node.ok_or_else(|| {
+            Problem::not_found(format!("there is no association with {}", question.node_id))
+        })?;
+        let grace = Duration::from_secs(question.grace_s);
+        self.endpoint.request_release_of(Instants::now(), &node, grace, self.out);
+        Ok(())
+    }
+
+    fn begin_drain(&mut self, grace_s: u64) -> Result<(), Problem> {
+        self.changeable()?;
+        self.endpoint.request_release(Instants::now(), Duration::from_secs(grace_s), self.out);
+        Ok(())
+    }
+
+    fn end_drain(&mut self) -> Result<(), Problem> {
+        self.changeable()?;
+        self.endpoint.stop_draining(Instants::now());
+        Ok(())
     }
 
     fn peers(&self) -> Vec<api::Peer> {
@@ -161,6 +214,7 @@ impl UpfView<'_> {
         api::UpfStatus {
             sessions: upf.len(),
             sessions_max: node.settings.sessions_max,
+            draining: self.endpoint.is_draining(),
             table_pages: node.table.memory().pages.to_string(),
             uplink_bytes: volume.uplink_bytes,
             downlink_bytes: volume.downlink_bytes,
@@ -291,6 +345,10 @@ fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {
     api::KernelShare { key, held: share.held, left }
 }
 
+fn no_session(seid: Seid) -> Problem {
+    Problem::not_found(format!("there is no session {seid}; `kaido sessions` lists them"))
+}
+
 fn no_store() -> Problem {
     Problem::not_found("nothing keeps the sessions over a restart: store.durability is \"off\"".to_owned())
 }
@@ -301,9 +359,7 @@ fn detail(upf: &mut Upf, seid: Seid) -> Result<api::SessionDetail, Problem> {
     let rules = rules.map_err(|error| Problem::internal(format!("the rules cannot be shown: {error}")))?;
     let summary = upf.sessions_of(TraceFilter::Session(seid)).pop();
     let found = summary.zip(rules);
-    let (summary, rules) = found.ok_or_else(|| {
-        Problem::not_found(format!("there is no session {seid}; `kaido sessions` lists them"))
-    })?;
+    let (summary, rules) = found.ok_or_else(|| no_session(seid))?;
     let shares = upf.kernel_shares(seid).unwrap_or_default();
     let endpoints = &upf.node().settings.endpoints;
     let kernel = shares.iter().map(|share| kernel_share(share, endpoints)).collect();

@@ -74,7 +74,7 @@ pub fn check_base(base: &Base, findings: &mut Findings) {
 
 /// Whether a text says which events are logged. A word alone is a level, or a crate of ours: a level that is misspelt
 /// would be the name of a crate that logs nothing.
-fn is_log_filter(text: &str) -> bool {
+pub(crate) fn is_log_filter(text: &str) -> bool {
     let words = text.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
     let mut words = words.filter(|word| word.parse::<LevelFilter>().is_err());
     words.all(|word| word.starts_with("kaido")) && EnvFilter::try_new(text).is_ok()

@@ -27,6 +27,7 @@ mod wanted;
 
 pub use api::ApiConfig;
 pub use base::{Base, DEFAULT_SOCKET, LogFormat, socket_path};
+pub(crate) use check::is_log_filter;
 pub use check::{check_base, is_interface_name};
 pub use fault::ConfigFault;
 pub use findings::Findings;

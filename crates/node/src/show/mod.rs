@@ -22,7 +22,7 @@ pub use self::reload::reload;
 pub use self::target::{ControlTarget, Watch};
 pub use self::trace::{CaptureArgs, TraceArgs, capture, flow_of, trace, with_selectors};
 pub use self::upgrade::upgrade;
-use crate::api::{Count, Drops, GetNode, LastReload, ListDrops, Port, Status};
+use crate::api::{Count, Drops, GetLog, GetNode, LastReload, ListDrops, LogLevel, Port, SetLog, Status};
 use crate::function::NetworkFunction;
 
 /// Reads a number as it is written: 0x000003ef or decimal.
@@ -154,6 +154,19 @@ fn ports(ports: &[Port]) {
 pub fn counts(headings: [&str; 2], counts: &[Count]) {
     let rows: Vec<_> = counts.iter().map(|count| vec![count.name.clone(), count.count.to_string()]).collect();
     table(&headings, &rows);
+}
+
+/// `kaido log`.
+///
+/// # Errors
+/// When no node answers, or it is no level.
+pub fn log(socket: &Path, level: Option<String>) -> miette::Result<()> {
+    let LogLevel { level } = match level {
+        Some(level) => ask(socket, &SetLog { level })?,
+        None => ask(socket, &GetLog {})?,
+    };
+    println!("{level}");
+    Ok(())
 }
 
 /// `kaido drops`.

@@ -40,7 +40,7 @@ use self::load::Load;
 use self::node::is_accepted;
 use self::purge::Purge;
 use self::release::AssociationRelease;
-pub use self::release::UnreportedUsage;
+pub use self::release::{NotReleased, UnreportedUsage};
 use self::report::{Report, ResentReport};
 pub use self::restore::NoRecord;
 use crate::association::{AssociationId, Associations};

@@ -59,6 +59,15 @@ pub struct UnreportedUsage {
     pub octets: u64,
 }
 
+/// Why a session was not released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReleased {
+    /// There is none.
+    NoSession,
+    /// Too many requests of ours wait for answers.
+    Busy,
+}
+
 fn octets_in(reports: &[UsageReport]) -> u64 {
     // URRs of a session mostly measure the same: the largest is what was carried.
     reports.iter().filter_map(|report| report.volume).map(|volume| volume.total_bytes()).max().unwrap_or(0)
@@ -116,6 +125,55 @@ impl<S: SessionService> Endpoint<S> {
             let Some(to) = self.associations.get(id).map(|association| association.peer) else { continue };
             self.send_release_wish(now, to, RELEASE_WANTED, Some(grace), out);
         }
+    }
+
+    /// Asks one peer to release its association; whether there is one of that name. Its sessions go on until it does.
+    pub fn request_release_of(
+        &mut self,
+        now: Instants,
+        node: &NodeId,
+        grace: Duration,
+        out: &mut Vec<Transmit>,
+    ) -> bool {
+        let now = self.node_moment(now);
+        let found = self.associations.iter().find(|association| association.node == *node);
+        let Some(to) = found.map(|association| association.peer) else { return false };
+        self.send_release_wish(now, to, RELEASE_WANTED, Some(grace), out);
+        true
+    }
+
+    /// Whether new associations and sessions are refused, as all are asked to be released.
+    pub const fn is_draining(&self) -> bool {
+        self.releasing
+    }
+
+    /// Takes new associations and sessions again after [`Endpoint::request_release`], and sets up those that the configuration names.
+    pub fn stop_draining(&mut self, now: Instants) {
+        self.releasing = false;
+        self.set_control_planes(self.config.control_planes.clone(), now);
+    }
+
+    /// Ends a session that its control plane has not asked to end, and sends that its last usage report (TEBUR, PSDBU). It has as
+    /// much of an answer as a request to delete it would have.
+    ///
+    /// # Errors
+    /// Why it is not ended; nothing has changed then.
+    pub fn release_session(
+        &mut self,
+        now: Instants,
+        seid: Seid,
+        out: &mut Vec<Transmit>,
+    ) -> Result<(), NotReleased> {
+        let now = self.node_moment(now);
+        let association = self.live(seid).map(|binding| binding.association).ok_or(NotReleased::NoSession)?;
+        if self.outgoing.room() == 0 {
+            return Err(NotReleased::Busy);
+        }
+        let unanswered = self.end_session(now, seid, association, out).ok_or(NotReleased::Busy)?;
+        if let Some(release) = self.release_of(association) {
+            release.unanswered += unanswered;
+        }
+        Ok(())
     }
 
     /// Ends all sessions of the control planes that have not released their associations, and reports their usage. Wait for
@@ -203,7 +261,7 @@ impl<S: SessionService> Endpoint<S> {
                 && self.outgoing.room() > 0
                 && let Some(seid) = release.sessions.pop()
             {
-                self.end_session(now, seid, &mut release, out);
+                release.unanswered += self.end_session(now, seid, release.association, out).unwrap_or(0);
                 left -= 1;
             }
             if release.sessions.is_empty() && release.unanswered == 0 && self.outgoing.room() > 0 {
@@ -214,26 +272,27 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    /// Ends one session and reports its usage with PSDBU (8.2.119).
+    /// Ends one session and reports its usage with PSDBU (8.2.119); in how many messages, which are to be answered. `None` where it is
+    /// not the association's any more.
     fn end_session(
         &mut self,
         now: Instants,
         seid: Seid,
-        release: &mut AssociationRelease,
+        association: AssociationId,
         out: &mut Vec<Transmit>,
-    ) {
-        let there = self.live(seid).is_some_and(|binding| binding.association == release.association);
-        let Some((to, cp)) = self.reporting_address(seid).filter(|_| there) else { return };
-        let Ok(progress) = self.service.start_deletion(seid, now.wall) else { return };
+    ) -> Option<usize> {
+        let there = self.live(seid).is_some_and(|binding| binding.association == association);
+        let (to, cp) = self.reporting_address(seid).filter(|_| there)?;
+        let progress = self.service.start_deletion(seid, now.wall).ok()?;
         self.unbind(seid);
-        let report = LastReport { association: release.association, to, cp };
-        release.unanswered += match progress {
+        let report = LastReport { association, to, cp };
+        Some(match progress {
             Progress::Done(deleted) => self.send_last_report(now, report, deleted.usage_reports, out),
             Progress::Waiting(ticket) => {
                 self.report_later(ticket, report);
                 1
             }
-        };
+        })
     }
 
     /// Sends what had to wait, in place of the one answer that was waited for.

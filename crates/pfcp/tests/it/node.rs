@@ -9,8 +9,8 @@ use crate::rig::{
     Reply, SMF, Scripted, UPF, accept, ask, associated, due, elements, endpoint, exchange, group, ie,
     message, node_id, send_from, setup_with, smf, sound_establishment, still_sound, with_session,
 };
-use kaido_n4::{PathChange, PathEvent};
-use kaido_pfcp::{Endpoint, Instants, MsgType, Smf, SmfEvent};
+use kaido_n4::{PathChange, PathEvent, Seid};
+use kaido_pfcp::{Endpoint, Instants, MsgType, NotReleased, Smf, SmfEvent};
 
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
@@ -152,6 +152,40 @@ fn a_prepared_release_reports_all_usage_first() {
     assert_eq!(smf.next_event(), Some(SmfEvent::ReleaseWanted { upf: UPF }));
     assert_eq!(ask(&mut upf, now, &message(9, None, 202, &node_id())).cause(), 1);
     assert_eq!((upf.peers().count(), upf.counters().sent(MsgType::SessionReportRequest)), (0, 20));
+}
+
+/// Conformance: TS 29.244 5.18 | A session that the user plane ends by itself has a last report: PSDBU, TEBUR
+#[test]
+fn an_operator_releases_a_session() {
+    let (mut upf, now, seid) = with_session();
+    let mut sent = Vec::new();
+    assert_eq!(upf.release_session(now, Seid(seid), &mut sent), Ok(()));
+    let report = Reply::read(&sent[0].bytes);
+    assert_eq!((sent.len(), report.kind, report.value(161)), (1, 56, Some(&[1][..])), "PSDBU");
+    still_sound(&mut upf, now, 0);
+    assert_eq!(upf.release_session(now, Seid(seid), &mut sent), Err(NotReleased::NoSession));
+    let gone = ask(&mut upf, now, &message(54, Some(seid), 90, &[]));
+    assert_eq!(gone.cause(), 65, "session context not found");
+    accept(&mut upf, now, SMF, &report);
+    assert!(due(&mut upf, now).is_empty());
+    assert_eq!(ask(&mut upf, now, &sound_establishment(91)).cause(), 1, "others are begun");
+}
+
+#[test]
+fn an_operator_asks_for_a_release_and_drains() {
+    let (mut upf, now, _) = with_session();
+    let node = upf.peers().next().unwrap().node_id;
+    let mut sent = Vec::new();
+    assert!(upf.request_release_of(now, &node, Duration::from_secs(60), &mut sent));
+    let wish = Reply::read(&sent[0].bytes);
+    assert_eq!((sent.len(), wish.kind, wish.value(111)), (1, 7, Some(&[1][..])), "SARR");
+    assert!(!upf.request_release_of(now, &rig::fqdn("nobody"), Duration::from_secs(60), &mut sent));
+    assert_eq!(ask(&mut upf, now, &sound_establishment(91)).cause(), 1, "until it does, it goes on");
+    upf.request_release(now, Duration::from_secs(60), &mut sent);
+    assert!(upf.is_draining());
+    assert_eq!(ask(&mut upf, now, &sound_establishment(92)).cause(), 64);
+    upf.stop_draining(now);
+    assert_eq!(ask(&mut upf, now, &sound_establishment(93)).cause(), 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use kaido_bench::{Family, Shape};
 use kaido_n4::SessionService;
-use kaido_pfcp::{Config, Dialect, Retransmission, Smf, SmfConfig, SmfEvent, Transmit};
+use kaido_pfcp::{Config, Dialect, Retransmission, Smf, SmfConfig, SmfEvent};
 use kaido_upf::node::{Instance, Node, NodeSettings};
 use serde_json::Value;
 
