@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 pub use self::problem::Problem;
 pub use self::question::{Asked, Method, Question, Reply, Role, Route};
+pub(crate) use self::trace::whole_frame;
 pub use self::trace::{
     BeginTrace, EndTrace, Flow, IN, OUT, PacketDisposition, ReadTrace, TraceBegun, TraceOf, TraceRead,
     TracedFrame, TracedPacket, TracedRule,

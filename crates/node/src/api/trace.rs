@@ -12,11 +12,12 @@ pub struct BeginTrace {
     /// Whose packets.
     pub of: TraceOf,
     /// Octets of each frame that are kept.
-    #[serde(default = "whole")]
+    #[serde(default = "whole_frame")]
     pub snap: usize,
 }
 
-const fn whole() -> usize {
+/// Octets that are kept of a frame unless a question says how many.
+pub(crate) const fn whole_frame() -> usize {
     65_535
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::SchemaGenerator;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use crate::api::{Problem, Route};
@@ -28,10 +28,15 @@ pub(super) struct Parameters {
 impl Parameters {
     /// Of a route.
     pub(super) fn of(route: &Route) -> Self {
-        let schema = (route.parameters)(&mut SchemaGenerator::default());
+        Self::of_schema(route.parameters, route.method.has_body())
+    }
+
+    /// Of a request with that schema, and with a body or none.
+    pub(super) fn of_schema(schema: fn(&mut SchemaGenerator) -> Schema, has_body: bool) -> Self {
+        let schema = schema(&mut SchemaGenerator::default());
         let properties = schema.get("properties").and_then(Value::as_object);
         let kinds = properties.into_iter().flatten().map(|(name, schema)| (name.clone(), kind(schema)));
-        Self { kinds: kinds.collect(), has_body: route.method.has_body() }
+        Self { kinds: kinds.collect(), has_body }
     }
 
     /// Reads them.

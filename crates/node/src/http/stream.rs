@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,8 +22,8 @@ use super::answer::refused;
 use super::parameters::Parameters;
 use super::{Asking, Served, closing};
 use crate::api::{
-    Asked, BeginTrace, EndTrace, Flow, GetNode, ListDrops, Method, Problem, Question, ReadTrace, Reply, Role,
-    Route, TraceBegun, TraceOf, TraceRead,
+    Asked, BeginTrace, EndTrace, Flow, GetNode, ListDrops, Problem, Question, ReadTrace, Reply, Role,
+    TraceBegun, TraceOf, TraceRead, whole_frame,
 };
 use crate::show::Pcapng;
 
@@ -58,7 +58,7 @@ pub(super) struct CaptureQuery {
     /// Its name.
     value: Option<String>,
     /// Octets of each frame that are kept; all unless given.
-    #[serde(default = "whole")]
+    #[serde(default = "whole_frame")]
     snap: usize,
     /// Packets after which it ends.
     count: Option<usize>,
@@ -66,22 +66,10 @@ pub(super) struct CaptureQuery {
     seconds: Option<u64>,
 }
 
-const fn whole() -> usize {
-    65_535
-}
-
 /// Reads a query by its schema.
 fn read<Q: DeserializeOwned + JsonSchema>(RawQuery(query): &RawQuery) -> Result<Q, Problem> {
-    let route = Route {
-        name: "",
-        method: Method::Get,
-        path: "",
-        role: Role::Watch,
-        is_audited: false,
-        parameters: Q::json_schema,
-        answer: SchemaGenerator::subschema_for::<()>,
-    };
-    let read = Parameters::of(&route).read(std::iter::empty(), query.as_deref().unwrap_or_default(), &[])?;
+    let parameters = Parameters::of_schema(Q::json_schema, false);
+    let read = parameters.read(std::iter::empty(), query.as_deref().unwrap_or_default(), &[])?;
     serde_json::from_value(Value::Object(read)).map_err(|error| Problem::bad_request(error.to_string()))
 }
 
