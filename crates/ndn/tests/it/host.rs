@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kaido_engine::{BATCH_MAX, Batch, DropReason, Frame, FramePool, PoolCache, Port, PortId};
@@ -20,6 +21,9 @@ use kaido_wire::ndn::MULTICAST_PORT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who hears the group on the loopback hears all who send to it: one test at a time.
+static GROUP: Mutex<()> = Mutex::new(());
 
 struct Rig {
     port: HostPort,
@@ -462,6 +466,7 @@ fn idle_senders_are_forgotten() {
 
 #[test]
 fn a_group_is_one_face() {
+    let _alone = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
     let on = vec![MulticastOn::V4(Ipv4Addr::LOCALHOST)];
     let mut rig = Rig::new(HostSettings { multicast: on, ..HostSettings::default() });
     let face = rig.faces.all().remove(0);
@@ -480,6 +485,7 @@ fn a_group_is_one_face() {
 /// Without a route for groups, as on loopback, nothing can be sent to that of IPv6: the integration tests do.
 #[test]
 fn groups_of_both_families_are_a_face_each() {
+    let _alone = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
     let index = rustix::net::netdevice::name_to_index(UdpSocket::bind(loopback(0)).unwrap(), "lo").unwrap();
     let own = Ipv6Addr::LOCALHOST;
     let six = MulticastOn::V6 { index, name: "lo".into(), own };
