@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::api::{Asked, Reply};
 use crate::board::Health;
-use crate::config::{DEFAULT_SOCKET, Listen};
+use crate::config::{DEFAULT_SOCKET, SocketAddress};
 use crate::control::{self, Control, FunctionPeer};
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
@@ -125,7 +125,7 @@ impl Node {
             Ok(listener)
         };
         let metrics =
-            base.metrics.listen.map(|Listen(address)| tcp("metrics.listen", address)).transpose()?;
+            base.metrics.listen.map(|SocketAddress(address)| tcp("metrics.listen", address)).transpose()?;
         let listen = base.api.listen.as_ref().map(|listen| listen.get_ref().0);
         let api = listen.map(|address| tcp("api.listen", address)).transpose()?;
         let api = api.map(|listener| ApiSocket::open(listener, &base.api)).transpose();

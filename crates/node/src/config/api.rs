@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Spanned;
 use super::findings::Findings;
-use super::listen::Listen;
+use super::socket_address::SocketAddress;
 
 /// The port where none is given.
 const PORT: u16 = 9106;
@@ -18,8 +18,8 @@ const PORT: u16 = 9106;
 pub struct ApiConfig {
     /// Where the API is served over TCP; the port is 9106 unless given. Without it the control socket alone serves it. On an address
     /// that is no loopback it needs TLS.
-    #[schemars(with = "Option<Listen<PORT>>")]
-    pub listen: Option<Spanned<Listen<PORT>>>,
+    #[schemars(with = "Option<SocketAddress<PORT>>")]
+    pub listen: Option<Spanned<SocketAddress<PORT>>>,
     /// The file of those who may ask, with their roles; `kaido token` writes it. It is read again when it changes.
     #[schemars(extend("x-allowed" = "path"))]
     pub tokens: Option<PathBuf>,

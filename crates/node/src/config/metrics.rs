@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::findings::Findings;
-use super::listen::Listen;
 use super::schema::or_zero;
+use super::socket_address::SocketAddress;
 use super::{Spanned, unplaced};
 
 /// The port where none is given.
@@ -17,7 +17,7 @@ const PORT: u16 = 9105;
 pub struct MetricsConfig {
     /// Where Prometheus may scrape the node, at `/metrics`; the port is 9105 unless given. Without it nothing listens. There is no
     /// authentication: name an address of the management network, or a loopback.
-    pub listen: Option<Listen<PORT>>,
+    pub listen: Option<SocketAddress<PORT>>,
     /// A worker times its stages on one batch of packets in so many on average, for `kaido_stage_cycles` and
     /// `kaido_packet_latency_seconds`. 0 times none. Without `listen` none is timed.
     // Closer ones would be felt, rarer ones say nothing for hours.

@@ -1,9 +1,8 @@
 //! `[pfcp]`.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use kaido_node::config::{Prefix, Spanned, unplaced};
+use kaido_node::config::{Prefix, SocketAddress, Spanned, unplaced};
 use kaido_pfcp::Retransmission;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,13 +12,13 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct PfcpConfig {
     /// Where control planes reach the node. The port is 8805 unless given.
-    pub(crate) listen: Spanned<Vec<Listen>>,
+    pub(crate) listen: Spanned<Vec<SocketAddress<PFCP_PORT>>>,
     /// Node ID (TS 29.244 8.2.38).
     #[schemars(extend("x-allowed" = "address or name", "x-default" = "the first of `listen`"))]
     pub(crate) node_id: Option<Spanned<String>>,
     /// Control planes that the node sets associations up with. Others may set up theirs.
     #[serde(default)]
-    pub(crate) control_planes: Vec<Listen>,
+    pub(crate) control_planes: Vec<SocketAddress<PFCP_PORT>>,
     /// Prefixes of control planes that are listened to; datagrams from elsewhere are counted and dropped. PFCP has no authentication
     /// of its own: name your SMFs here unless the network keeps strangers out.
     #[serde(default)]
@@ -76,26 +75,6 @@ fn default_t1_ms() -> Spanned<u32> {
 
 fn default_n1() -> Spanned<u8> {
     unplaced(3)
-}
-
-/// An address with or without port.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(try_from = "String")]
-#[schemars(extend("x-allowed" = "address"))]
-pub(crate) struct Listen(pub(crate) SocketAddr);
-
-impl TryFrom<String> for Listen {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let with_port = text.parse::<SocketAddr>();
-        let without = text.parse::<IpAddr>().map(|addr| SocketAddr::new(addr, PFCP_PORT));
-        with_port.or(without).map(Self).map_err(|_| {
-            format!(
-                "`{text}` is not an address; write \"10.0.0.1\", \"10.0.0.1:8805\" or \"[2001:db8::1]:8805\""
-            )
-        })
-    }
 }
 
 /// The port of PFCP (TS 29.244 4.4).

@@ -1,4 +1,4 @@
-//! Where a TCP socket listens.
+//! Where a socket listens, or who is spoken to.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,9 +9,9 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(try_from = "String")]
 #[schemars(extend("x-allowed" = "address"))]
-pub struct Listen<const PORT: u16>(pub SocketAddr);
+pub struct SocketAddress<const PORT: u16>(pub SocketAddr);
 
-impl<const PORT: u16> TryFrom<String> for Listen<PORT> {
+impl<const PORT: u16> TryFrom<String> for SocketAddress<PORT> {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -19,7 +19,7 @@ impl<const PORT: u16> TryFrom<String> for Listen<PORT> {
         let without = text.parse::<IpAddr>().map(|addr| SocketAddr::new(addr, PORT));
         with_port.or(without).map(Self).map_err(|_| {
             format!(
-                "`{text}` is not an address; write \"127.0.0.1\", \"127.0.0.1:{PORT}\" or \"[::1]:{PORT}\""
+                "`{text}` is not an address; write \"10.0.0.1\", \"10.0.0.1:{PORT}\" or \"[2001:db8::1]:{PORT}\""
             )
         })
     }
