@@ -26,8 +26,10 @@ mod polling;
 mod pool;
 pub mod port;
 mod prefix_routes;
+mod random;
 pub mod reorder;
 mod routes;
+mod sampling;
 pub mod shared;
 pub mod steer;
 mod sync;
@@ -53,6 +55,7 @@ pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError
 pub use port::{KernelPath, Port, PortId};
 pub use prefix_routes::PrefixRoute;
 pub use routes::{NeighbourRequest, NextHop, NextHops, Resolution, Route, Routes};
+pub use sampling::{PacketSample, PacketSampler, PacketSamples};
 pub use timing::{HistogramTotals, STAGES_MAX};
 pub use trace_recorder::{Disposition, head_of};
 pub use worker::{Worker, WorkerHandle};

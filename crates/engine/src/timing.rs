@@ -16,6 +16,7 @@ use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::add;
 use crate::pool::PoolCache;
 use crate::port::Port;
+use crate::random::Random;
 use crate::shared::cycles;
 
 /// Most stages of a function that are told apart.
@@ -200,25 +201,21 @@ pub(crate) struct Sampler {
     every: u32,
     /// Batches until the next; zero only where there is none.
     left: u32,
-    random: u32,
+    random: Random,
 }
 
 impl Sampler {
     pub(crate) fn new(every: Option<NonZeroU32>) -> Self {
         let every = every.map_or(0, NonZeroU32::get);
-        let mut sampler = Self { every, left: 0, random: 0x9e37_79b9 };
+        let mut sampler = Self { every, left: 0, random: Random::new(0x9e37_79b9) };
         sampler.choose();
         sampler
     }
 
     /// The next one: anything between the next batch and twice the distance, with equal chances.
     fn choose(&mut self) {
-        if self.every > 0 {
-            // Marsaglia's xorshift: chance is all that is asked of it.
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 17;
-            self.random ^= self.random << 5;
-            self.left = 1 + self.random % (2 * self.every - 1).max(1);
+        if let Some(places) = NonZeroU32::new((2 * self.every).saturating_sub(1)) {
+            self.left = 1 + self.random.below(places);
         }
     }
 

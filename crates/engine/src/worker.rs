@@ -17,6 +17,7 @@ use crate::notifier::Notifier;
 use crate::polling::{Pause, PollClock, PollState, SLEEP_CAP, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
+use crate::sampling::PacketSampler;
 use crate::shared::{Departure, DrainResult, cycles};
 use crate::timing::{Sample, Sampler, StageCycles};
 use crate::trace;
@@ -45,6 +46,7 @@ pub struct Worker {
     /// Who wants to know what becomes of the packets of ports, and what of that is known here.
     tracer: Arc<Tracer<PortRecord>>,
     traced: TracedKeys<PortId>,
+    packet_sampler: Option<PacketSampler>,
 }
 
 /// How often devices are asked what they dropped: a system call each.
@@ -100,7 +102,15 @@ impl Worker {
             inbox: Arc::default(),
             tracer: Arc::default(),
             traced: TracedKeys::default(),
+            packet_sampler: None,
         }
+    }
+
+    /// Has it take samples of the packets that come in.
+    #[must_use]
+    pub fn with_packet_sampler(mut self, sampler: PacketSampler) -> Self {
+        self.packet_sampler = Some(sampler);
+        self
     }
 
     /// Has it write down what becomes of the packets of the ports that are traced there.
@@ -224,6 +234,11 @@ impl Worker {
         let (packets, bytes) = sum(&self.batch);
         self.counters.port(port).received(packets, bytes);
         self.counters.timing().processed(packets);
+        if let Some(sampler) = &mut self.packet_sampler
+            && self.wire_of[index].is_none()
+        {
+            sampler.look(port, &self.batch);
+        }
         let in_turn = self.ports[index].shared.as_ref().is_some_and(|shared| shared.commit.is_some());
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
         out.departures = in_turn.then_some(&mut self.departures);

@@ -43,6 +43,12 @@ impl Volume {
         self.each(other, u64::wrapping_sub)
     }
 
+    /// How much more this is than `other`: nothing where it is less.
+    #[must_use]
+    pub fn since(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
     fn each(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             uplink_bytes: of(self.uplink_bytes, other.uplink_bytes),

@@ -122,6 +122,11 @@ impl PortBoard {
         self.lock().len()
     }
 
+    /// The name of a port; empty where there is none.
+    pub fn name(&self, at: usize) -> String {
+        self.lock().get(at).map(|port| port.name.clone()).unwrap_or_default()
+    }
+
     /// Adds what the link monitor knows nothing of.
     pub fn push(&self, port: PortView) {
         self.lock().push(port);

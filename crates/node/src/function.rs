@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use kaido_engine::{FramePool, Function, Notifier, WorkerCounters};
+use kaido_engine::{FramePool, Function, Notifier, PacketSamples, WorkerCounters};
 use kaido_metrics::Family;
 use kaido_xdp::Program;
 use miette::miette;
@@ -217,7 +217,21 @@ impl FunctionContext {
         queues: Vec<Vec<Queue>>,
         function: impl FnMut() -> miette::Result<Box<dyn Function>>,
     ) -> miette::Result<WorkerSet> {
-        WorkerSet::start(base, self.first_worker, self.pool, queues, function)
+        self.start_sampled_workers(base, queues, None, function)
+    }
+
+    /// As [`FunctionContext::start_workers`], and has them take samples of the packets that come in.
+    ///
+    /// # Errors
+    /// As [`FunctionContext::start_workers`].
+    pub fn start_sampled_workers(
+        &self,
+        base: &Base,
+        queues: Vec<Vec<Queue>>,
+        samples: Option<&PacketSamples>,
+        function: impl FnMut() -> miette::Result<Box<dyn Function>>,
+    ) -> miette::Result<WorkerSet> {
+        WorkerSet::start(base, self.first_worker, self.pool, queues, samples, function)
     }
 
     /// What wakes the control loop.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kaido_engine::tracer::{PortRecord, Tracer};
-use kaido_engine::{FramePool, Function, Inbox, Worker, WorkerCounters, WorkerHandle, WorkerSettings};
+use kaido_engine::{
+    FramePool, Function, Inbox, PacketSamples, Worker, WorkerCounters, WorkerHandle, WorkerSettings,
+};
 use kaido_xdp::Program;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -20,19 +22,25 @@ pub struct WorkerSet {
 }
 
 impl WorkerSet {
-    /// Starts a worker for each set of queues, with a function of its own. `first` is the number of the first in the node.
+    /// Starts a worker for each set of queues, with a function of its own. `first` is the number of the first in the node;
+    /// `samples` are taken of the packets that come in.
     pub fn start(
         base: &Base,
         first: u8,
         pool: &'static FramePool,
         queues: Vec<Vec<Queue>>,
+        samples: Option<&PacketSamples>,
         mut function: impl FnMut() -> miette::Result<Box<dyn Function>>,
     ) -> miette::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let tracer = Arc::<Tracer<PortRecord>>::default();
         let made = (first..=u8::MAX).zip(queues).map(|(number, queues)| {
             let worker = Worker::new(pool, queues, function()?, worker_settings(base, number));
-            Ok(worker.with_tracer(tracer.clone()))
+            let worker = worker.with_tracer(tracer.clone());
+            Ok(match samples {
+                Some(samples) => worker.with_packet_sampler(samples.sampler()),
+                None => worker,
+            })
         });
         let made: Vec<Worker> = made.collect::<miette::Result<_>>()?;
         let named = (first..=u8::MAX).zip(made);

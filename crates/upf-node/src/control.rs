@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::config::StoreConfig;
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
+use super::flows::FlowExport;
 use super::kernel_watch::KernelWatch;
 use super::lag::Lag;
 use super::memory::Watch;
@@ -72,6 +73,8 @@ pub(super) struct Control {
     /// Of the datapath in the kernel, where there is one.
     pub(super) kernel: Option<KernelCounters>,
     pub(super) kernel_watch: Option<KernelWatch>,
+    /// Flow records, where there are collectors.
+    pub(super) flows: Option<FlowExport>,
     /// Who asks for metrics.
     pub(super) scrapes: MetricsQuestion,
     /// What survives this process.
@@ -115,7 +118,10 @@ impl Control {
                 Stage::Runs => self.turn(),
                 Stage::Freeze => self.freeze(),
                 Stage::Thaw => self.thaw(config)?,
-                Stage::Leave => return Ok(()),
+                Stage::Leave => {
+                    self.finish_flows();
+                    return Ok(());
+                }
                 Stage::Frozen | Stage::Left | Stage::Gone | Stage::Restart => self.frozen_turn(),
             }
         }
@@ -124,7 +130,17 @@ impl Control {
         } else {
             self.release();
         }
+        self.finish_flows();
         Ok(())
+    }
+
+    /// Sends the flow records that wait.
+    fn finish_flows(&mut self) {
+        if let Some(flows) = &mut self.flows {
+            let now = Instants::now();
+            let at = (now.monotonic, self.endpoint.node_time(now));
+            flows.finish(self.endpoint.service_mut(), &self.ports, at);
+        }
     }
 
     /// Changes nothing any more that another process is to know: what was answered is in the store.
@@ -215,6 +231,11 @@ impl Control {
             self.endpoint.service_mut().set_memory_is_short(is_short);
         }
         self.store.turn(self.endpoint.service_mut(), Instant::now());
+        if let Some(flows) = &mut self.flows {
+            let now = Instants::now();
+            let at = (now.monotonic, self.endpoint.node_time(now));
+            flows.turn(self.endpoint.service_mut(), &self.ports, at);
+        }
         if !self.is_blocked() {
             for at in 0..self.sockets.len() {
                 self.receive(at);
@@ -233,7 +254,8 @@ impl Control {
     /// Answers who asks the node.
     fn answer(&mut self) {
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
-        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status());
+        let flows = self.flows.as_ref().map(|flows| flows.counts(self.endpoint.service()));
+        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status(), flows);
         let mut usage_interval = None;
         let mut out = Vec::new();
         let is_frozen = self.control.stage() != Stage::Runs;
@@ -282,6 +304,7 @@ impl Control {
             || !self.waiting.is_empty()
             || self.endpoint.has_more()
             || self.store.has_more()
+            || self.flows.as_ref().is_some_and(FlowExport::is_behind)
         {
             return Duration::ZERO;
         }

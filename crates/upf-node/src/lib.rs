@@ -10,6 +10,7 @@ mod control;
 mod control_guard;
 mod datapath;
 mod exits;
+mod flows;
 mod init;
 mod kernel_return;
 mod kernel_watch;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use clap::{FromArgMatches, Subcommand};
-use kaido_engine::{FramePool, Function};
+use kaido_engine::{FramePool, Function, PacketSamples};
 use kaido_metrics::Family;
 use kaido_n4::Ipv6Prefix;
 use kaido_node::api::{Route, Status};
@@ -60,6 +61,7 @@ use thiserror::Error;
 use self::choice::{Advice, PortFacts, by_ports};
 use self::control::{Control, HeldAnswers, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
+use self::flows::FlowExport;
 use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
 use self::left::LeftBehind;
@@ -336,7 +338,13 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     }
     let queues = ports.opened.take_queues();
     let no_path = || miette!("there are more workers than node.workers");
-    let worker_set = context.start_workers(&config.base, queues, || paths.pop().ok_or_else(no_path))?;
+    let samples = config.ipfix.sample().map(PacketSamples::new);
+    let next_path = || paths.pop().ok_or_else(no_path);
+    let worker_set = context.start_sampled_workers(&config.base, queues, samples.as_ref(), next_path)?;
+    let flows = FlowExport::open(config, samples).into_diagnostic().wrap_err("ipfix.collectors")?;
+    if flows.is_some() {
+        upf.meter_flows();
+    }
     let exits = ports.take_over(pins, left, &mut upf)?;
     store.take_place()?;
     let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
@@ -365,6 +373,11 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
             "gtpu.bind_gnb: the uplink of bound sessions stays with the workers, as the kernel does not compare outer sources"
         );
     }
+    if config.ipfix.sample().is_some() && datapath != Datapath::Engine {
+        tracing::info!(
+            "ipfix.sample: packets that the kernel forwards are not sampled; records of sessions count them"
+        );
+    }
     let control = context.run(Running {
         node_id: Some(node_id),
         datapath: datapath.name(),
@@ -385,6 +398,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         choice: choice.clone(),
         kernel: kernel(),
         kernel_watch: exits.map(KernelWatch::new),
+        flows,
         scrapes,
         store,
         held: HeldAnswers::default(),

@@ -35,6 +35,7 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
     ReloadRule::changes("pfcp.t1_ms", "for requests that are sent from then on"),
     ReloadRule::changes("pfcp.n1", "for requests that are sent from then on"),
     ReloadRule::changes("ue_pool", "for the next UE"),
+    ReloadRule::restart("ipfix", "collectors are told what records have when the process starts"),
     ReloadRule::restart("store", "the journal and the memory of the counters are opened with the process"),
     ReloadRule::changes("store.usage_interval_s", "from the next checkpoint on"),
 ];

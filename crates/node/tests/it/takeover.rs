@@ -128,7 +128,7 @@ impl Node {
     fn start(&mut self) {
         let queues = self.ports.take_queues();
         let answer = || Ok(Box::new(Answer(self.headers.clone())) as Box<dyn Function>);
-        let workers = WorkerSet::start(&self.base, 0, self.pool, queues, answer).unwrap();
+        let workers = WorkerSet::start(&self.base, 0, self.pool, queues, None, answer).unwrap();
         self.ports.watch(workers.inboxes(), None).unwrap();
         self.workers = Some(workers);
     }

@@ -42,6 +42,7 @@ pub(crate) fn check(config: &UpfConfig, findings: &mut Findings) {
     super::ethernet::check(config, findings);
     super::predefined::check(config, findings);
     super::store::check(&config.store, findings);
+    super::ipfix::check(&config.ipfix, findings);
 }
 
 /// Whether workers may buffer more packets than there are frames to spare.

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 mod ethernet;
 mod gtpu;
+mod ipfix;
 mod lan;
 mod node;
 pub(crate) mod pfcp;
@@ -21,6 +22,7 @@ use crate::reload::RELOAD;
 
 use self::ethernet::EthernetConfig;
 use self::gtpu::GtpuConfig;
+use self::ipfix::IpfixConfig;
 use self::lan::{ForwardingPolicyConfig, NetworkInstanceConfig};
 use self::pfcp::PfcpConfig;
 use self::predefined::PredefinedRuleConfig;
@@ -84,6 +86,9 @@ pub(crate) struct UpfConfig {
     /// What survives the end of the process, or of the machine.
     #[serde(default)]
     pub(crate) store: StoreConfig,
+    /// Flow records for collectors.
+    #[serde(default)]
+    pub(crate) ipfix: IpfixConfig,
 }
 
 impl UpfConfig {

@@ -40,6 +40,12 @@ families! {
     STORE_FAILURES = Counter "kaido_store_failures_total" [] "Times that the journal could not be written or brought to the disk.";
     STORE_FAILING = Gauge "kaido_store_failing" [] "Whether the journal cannot be written now, so that requests are not answered: 1 or 0.";
 
+    IPFIX_MESSAGES = Counter "kaido_ipfix_messages_total" [] "IPFIX messages that were sent, once for each collector.";
+    IPFIX_FAILURES = Counter "kaido_ipfix_failures_total" [] "IPFIX messages to a collector that the host did not take.";
+    IPFIX_RECORDS = Counter "kaido_ipfix_records_total" ["domain"] "Flow records: of sessions, and of sampled flows.";
+    IPFIX_LOST = Counter "kaido_ipfix_lost_total" ["what"]
+        "What is in no record for want of room: last records of sessions, samples that were not read in time, and samples of flows beyond ipfix.flows_max.";
+
     PFCP_MESSAGES = Counter "kaido_pfcp_messages_total" ["direction", "type"] "PFCP messages, retransmissions included.";
     PFCP_REJECTIONS = Counter "kaido_pfcp_rejections_total" ["cause"] "Requests that were answered with a rejecting cause (TS 29.244 8.2.1).";
     PFCP_DISCARDS = Counter "kaido_pfcp_discards_total" ["reason"] "Messages and datagrams that were dropped without an answer.";

@@ -22,6 +22,7 @@ use kaido_upf::control::{PathSummary, Upf, VolumeScan};
 use kaido_upf::record::RecordForm;
 
 pub(super) use self::render::Sources;
+use super::flows::FlowCounts;
 use super::lag::Lag;
 use super::offload::{self, KernelCounts};
 use super::store::StoreStatus;
@@ -47,6 +48,7 @@ pub(super) struct Controls {
     pub(super) outstanding: usize,
     pub(super) unknown_peers: u64,
     pub(super) store: Option<StoreStatus>,
+    pub(super) flows: Option<FlowCounts>,
     pub(super) peers: Vec<Peer>,
     pub(super) paths: Vec<PathSummary>,
     /// Paths that are up, down, and asked.
@@ -78,6 +80,7 @@ impl MetricsQuestion {
         lag: &Lag,
         unknown_peers: u64,
         store: Option<StoreStatus>,
+        flows: Option<FlowCounts>,
     ) {
         if self.scan.is_none() {
             self.scan = self.questions.try_recv().ok().map(|question| (question, VolumeScan::default()));
@@ -95,6 +98,7 @@ impl MetricsQuestion {
             outstanding: endpoint.outstanding(),
             unknown_peers,
             store,
+            flows,
             peers: endpoint.peers().collect(),
             paths: upf.paths(PATHS_SHOWN_MAX),
             path_states: upf.path_states(),

@@ -11,6 +11,7 @@ use kaido_upf::record::RecordForm;
 use kaido_upf_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
 
 use super::{Controls, families as f};
+use crate::flows::FlowCounts;
 use crate::offload::KernelCounts;
 use crate::ports::KernelCounters;
 
@@ -43,6 +44,7 @@ impl Sources {
         one(out, &f::STORE_SEGMENTS, journal.segments);
         one(out, &f::STORE_FAILURES, journal.failures);
         one(out, &f::STORE_FAILING, journal.is_failing);
+        flows(&controls.flows.unwrap_or_default(), out);
         pfcp(controls, out);
         paths(controls, out);
     }
@@ -101,6 +103,18 @@ impl Sources {
             handed.add(&[hand.name()], packets);
         }
     }
+}
+
+fn flows(counts: &FlowCounts, out: &mut Exposition) {
+    let FlowCounts { sessions, sampled, .. } = *counts;
+    let both = sessions.plus(sampled);
+    one(out, &f::IPFIX_MESSAGES, both.messages);
+    one(out, &f::IPFIX_FAILURES, both.failures);
+    out.family(&f::IPFIX_RECORDS).add(&["sessions"], sessions.records).add(&["flows"], sampled.records);
+    out.family(&f::IPFIX_LOST)
+        .add(&["sessions"], counts.ended_lost)
+        .add(&["samples"], counts.samples_lost)
+        .add(&["flows"], counts.flows_lost);
 }
 
 fn pfcp(controls: &Controls, out: &mut Exposition) {
@@ -213,6 +227,7 @@ mod tests {
             outstanding: 0,
             unknown_peers: 0,
             store: None,
+            flows: None,
             peers: vec![kaido_pfcp::Peer {
                 node_id: kaido_pfcp::NodeId::from(IpAddr::from([10, 0, 0, 1])),
                 address: "10.0.0.1:8805".parse().unwrap(),

@@ -90,6 +90,7 @@ impl Upf {
         let mut session = Session { seid, index, state };
         session.arm_shared(&self.node.usage, now);
         self.rest(&session);
+        self.begin_flow(index, seid, now);
         Ok(seid)
     }
 

@@ -186,6 +186,7 @@ impl Upf {
     }
 
     pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> DeletionResponse {
+        self.end_flow(&session, now);
         let Session { index, state: mut session, .. } = session;
         if session.rules.ethernet {
             self.forget_stations(index);

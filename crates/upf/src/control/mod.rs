@@ -22,6 +22,7 @@ mod drops;
 mod ethernet;
 mod events;
 mod extended;
+mod flows;
 mod forms;
 mod held;
 mod inactivity;
@@ -58,6 +59,8 @@ use kaido_table::{Reader, Seed};
 use self::allocation::Allocation;
 use self::deferred::{DeferredTask, DeferredWork};
 use self::drops::DropCounts;
+pub use self::flows::SessionFlow;
+use self::flows::SessionFlows;
 use self::forms::Forms;
 use self::kernel::Kernel;
 pub use self::kernel::KernelShare;
@@ -119,6 +122,8 @@ pub struct Upf {
     monitors: BTreeMap<SessionIndex, Monitors>,
     /// Which sessions take the fast path.
     forms: Forms,
+    /// What sessions carry, where flow records are made of it.
+    flows: Option<Box<SessionFlows>>,
     /// What is counted of dropped packets, of sessions whose rules ask.
     drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
@@ -158,6 +163,7 @@ impl Upf {
             kernel: None,
             monitors: BTreeMap::new(),
             forms: Forms::default(),
+            flows: None,
             drops: BTreeMap::new(),
             traces: Vec::new(),
             memory_is_short: false,

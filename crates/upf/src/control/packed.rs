@@ -337,6 +337,16 @@ impl PackedSessions {
         self.places.get(index.0 as usize).filter(|place| place.packed.is_some()).map(|place| place.seid)
     }
 
+    /// The SEID of the session of a number, and its counter where all its URRs count in that one; `None` without any counter.
+    pub(super) fn only_counter(&self, index: SessionIndex) -> Option<(Seid, Option<UsageSlot>)> {
+        let place = self.places.get(index.0 as usize)?;
+        match place.counters {
+            SessionCounters::None => None,
+            SessionCounters::One(slot) => Some((place.seid, Some(slot))),
+            SessionCounters::Several(_) => Some((place.seid, None)),
+        }
+    }
+
     /// The control plane's end of the session of a number: read without the rest of it.
     pub(super) fn cp_fseid(&self, index: SessionIndex) -> Option<FSeid> {
         let packed = self.places.get(index.0 as usize)?.packed.as_deref()?;

@@ -11,6 +11,7 @@ mod endpoints;
 mod ethernet;
 mod ethernet_rules;
 mod fixture;
+mod flows;
 mod fragments;
 mod frames;
 mod gtpu;
