@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel package demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc reference arrows clean
+.PHONY: help setup build wheel package demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc book reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ lint: setup ## Check formatting and lints
 
 doc: setup ## Build the API documentation, target/doc
 	@RUSTDOCFLAGS="-D warnings" scripts/cargo doc --workspace --no-deps
+
+book: setup ## Build the book, target/book
+	@scripts/book
 
 reference: setup ## Write docs/configuration.md from the code
 	@scripts/cargo run --quiet --package kaido -- reference > docs/configuration.md.new

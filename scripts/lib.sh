@@ -146,13 +146,14 @@ unpack_packages() {
 # Where programs of crates.io are installed that a script needs.
 tools_dir=$root_dir/target/tools/bin
 
-# A program of crates.io, in a version, for this project alone.
+# A program of crates.io, in a version, for this project alone; further arguments are those of `cargo install`.
 need_cargo_tool() {
     local name=$1 version=$2
+    shift 2
     if [[ ! -x $tools_dir/$name || $("$tools_dir/$name" --version 2>/dev/null) != *"$version"* ]]; then
         say "Installing $name $version"
         # Slow to run and fast to build: it is run once.
-        cargo install "$name" --version "=$version" --locked --debug --quiet --root "$(dirname "$tools_dir")"
+        cargo install "$name" --version "=$version" --locked --debug --quiet --root "$(dirname "$tools_dir")" "$@"
     fi
 }
 
