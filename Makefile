@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel package demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc book reference arrows clean
+.PHONY: help setup build wheel package image release demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc book reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,12 @@ wheel: ## Build the Python package, target/wheels, and install it into .venv
 
 package: build ## Make the Debian package, target/package
 	@scripts/package
+
+image: build ## Make the OCI image, target/image
+	@scripts/image
+
+release: ## Make package, image, list of contents, checksums and provenance of a commit, target/dist
+	@scripts/release
 
 demo: ## Set everything up and show Kaido carrying traffic, start to finish
 	@scripts/demo

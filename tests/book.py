@@ -65,7 +65,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     for block in CONSOLE.findall(page.read_text()):
         joined = re.sub(r"\\\n *", " ", block)
         for line in joined.splitlines():
-            if found := re.match(r" *[#$] (?:.*[ /])?kaido ([^#|>&]*)", line):
+            if found := re.match(r" *[#$] (?:\S*/)?kaido ([^#|>&]*)", line):
                 yield found[1].split()
 
 

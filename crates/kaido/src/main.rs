@@ -7,6 +7,7 @@
 mod bench;
 mod heap;
 mod manual;
+mod rights;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +64,7 @@ fn commands() -> Command {
 }
 
 fn main() -> ExitCode {
+    rights::take();
     let matches = commands().get_matches();
     // Those write to more than a terminal, and must not end by half.
     if !matches!(matches.subcommand_name(), Some("run" | "sim" | "bench")) {
