@@ -3,7 +3,10 @@
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tracing_subscriber::EnvFilter;
+use tracing_journald::{Priority, PriorityMappings};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use crate::config::{Base, LogFormat};
 
@@ -12,25 +15,38 @@ pub(crate) fn start_log(base: &Base) {
     // The configuration was checked: a filter that does not parse does not come here.
     let filter = EnvFilter::try_new(base.log.level.get_ref()).unwrap_or_default();
     LEVEL.lock().unwrap_or_else(PoisonError::into_inner).clone_from(base.log.level.get_ref());
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_coloured())
-        .with_writer(std::io::stderr);
-    let started = match base.log.format {
-        LogFormat::Text => {
-            let builder = builder.with_filter_reloading();
-            let filter = builder.reload_handle();
-            builder.try_init().map(|()| remember(move |level| filter.reload(level).is_ok()))
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = fmt::layer().with_ansi(is_coloured()).with_writer(std::io::stderr);
+    let started = match (base.log.format, journal()) {
+        (LogFormat::Text, Some(journal)) => {
+            tracing_subscriber::registry().with(filter).with(journal).try_init()
         }
-        LogFormat::Json => {
-            let builder = builder.json().with_filter_reloading();
-            let filter = builder.reload_handle();
-            builder.try_init().map(|()| remember(move |level| filter.reload(level).is_ok()))
-        }
+        (LogFormat::Text, None) => tracing_subscriber::registry().with(filter).with(lines).try_init(),
+        (LogFormat::Json, _) => tracing_subscriber::registry().with(filter).with(lines.json()).try_init(),
     };
-    if started.is_err() {
-        eprintln!("a log was started before; its settings stay");
+    match started {
+        Ok(()) => remember(move |level| handle.reload(level).is_ok()),
+        Err(_) => eprintln!("a log was started before; its settings stay"),
     }
+}
+
+/// The journal of systemd, where stderr leads there: events with their level and fields. `None` elsewhere.
+fn journal() -> Option<tracing_journald::Layer> {
+    let stream = std::env::var("JOURNAL_STREAM").ok()?;
+    let stderr = rustix::fs::fstat(std::io::stderr()).ok()?;
+    // A program whose stderr was sent elsewhere has the variable too (systemd.exec(5)).
+    (stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)).then_some(())?;
+    let journal = tracing_journald::layer().ok()?;
+    // As syslog has them: what is of interest to nobody but its author is debug.
+    let levels = PriorityMappings {
+        error: Priority::Error,
+        warn: Priority::Warning,
+        info: Priority::Informational,
+        debug: Priority::Debug,
+        trace: Priority::Debug,
+    };
+    let journal = journal.with_priority_mappings(levels);
+    Some(journal.with_field_prefix(Some("KAIDO".to_owned())).with_syslog_identifier("kaido".to_owned()))
 }
 
 /// Has what is logged be another from then on; whether it is.

@@ -155,7 +155,7 @@ impl Default for LogConfig {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// A line of text for each event.
+    /// A line of text for each event; where the output is systemd's journal, an entry with level and fields.
     #[default]
     Text,
     /// A JSON object for each event.
