@@ -167,7 +167,7 @@ def test_packets_of_the_slow_path_are_counted_by_reason(
     assert "slow path" in shown and "hop limit" in shown
 
 
-def test_sessions_are_found_by_imsi(node: Node, binary: Path, net: Topology) -> None:
+def test_sessions_are_found_by_imsi_and_smf(node: Node, binary: Path, net: Topology) -> None:
     """Where the SMF sends a User ID; one that cannot be read is no reason to refuse a session.
 
     Conformance: TS 29.244 8.2.101 | A session is found by the IMSI of its User ID
@@ -193,6 +193,9 @@ def test_sessions_are_found_by_imsi(node: Node, binary: Path, net: Topology) -> 
         found = node.ask("sessions", "--imsi", imsi)
         assert found is not None
         assert [session["ue"][0] for session in found["sessions"]] == ues, imsi  # type: ignore[attr-defined]
+    for smf_address, count in (("10.100.4.2", len(user_ids)), ("10.100.4.9", 0)):
+        found = node.ask("sessions", "--smf", smf_address)
+        assert found is not None and found["total"] == count
     wrong = run(str(binary), "sessions", "--imsi", "26a", "--socket", str(node.socket), check=False)
     assert wrong.returncode != 0 and "`26a` is no IMSI" in wrong.stderr
 

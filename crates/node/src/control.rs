@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 use super::board::PortBoard;
 use super::function::Running;
 use super::http::Pending;
-use super::questions::QuestionSender;
+use super::questions::{PATIENCE, QuestionSender};
 use super::upgrade::Leaving;
-use super::view::FunctionStatus;
+use super::view::{Answer, FunctionStatus};
 use super::{log, shown, workers};
 use crate::api::{
     self, Asked, BeginTrace, BeginUpgrade, Drops, EndTrace, GetLog, GetNode, GetUpgrade, LastReload,
@@ -62,6 +62,22 @@ impl FunctionPeer {
         question: impl FnOnce(&mut dyn super::view::FunctionView) -> T + Send + 'static,
     ) -> Result<T, String> {
         self.questions.ask(question).ok_or_else(|| self.silent())
+    }
+
+    /// Its answer to a question, turn by turn of its control loop; `None` where it is none of its own.
+    fn answer(&self, asked: &Asked) -> Result<Option<Reply>, Problem> {
+        let began = Instant::now();
+        let mut so_far = None;
+        while began.elapsed() < PATIENCE {
+            let asked = asked.clone();
+            let part = so_far.take();
+            match self.ask(move |view| view.answer_part(&asked, part)).map_err(Problem::unavailable)? {
+                None => return Ok(None),
+                Some(Answer::Whole(reply)) => return Ok(Some(reply)),
+                Some(Answer::Part(part)) => so_far = Some(part),
+            }
+        }
+        Err(Problem::unavailable("the answer takes too long: ask for less".to_owned()))
     }
 
     /// That it does not answer.
@@ -182,13 +198,9 @@ impl NodeView<'_, '_> {
 
     /// The first function's answer that has one.
     fn answer_of_function(&self, asked: &Asked) -> Option<Reply> {
-        self.functions.iter().find_map(|function| {
-            let asked = asked.clone();
-            match function.ask(move |view| view.answer(&asked)) {
-                Ok(reply) => reply,
-                Err(silent) => Some(Err(Problem::unavailable(silent))),
-            }
-        })
+        self.functions
+            .iter()
+            .find_map(|function| function.answer(asked).unwrap_or_else(|problem| Some(Err(problem))))
     }
 
     /// The names of the functions, as the file has them.

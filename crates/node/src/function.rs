@@ -35,8 +35,8 @@ use crate::init::FirstConfig;
 use crate::listing::Listing;
 use crate::show::target::ControlTarget;
 pub use crate::view::{
-    CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, Traces,
-    fields,
+    Answer, CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, Part, PreparedReload,
+    ReloadRefusal, Traces, fields,
 };
 
 /// Longest sleep of a control loop: how soon a signal, or the end of a worker, is noticed.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kaido_engine::Notifier;
 
@@ -13,6 +13,9 @@ use super::view::FunctionView;
 const WAITING_MAX: usize = 16;
 /// Longest wait for an answer: less than a client waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
+
+/// When a turn takes no further question.
+const SERVE_MAX: Duration = Duration::from_micros(500);
 
 type Question = Box<dyn FnOnce(&mut dyn FunctionView) + Send>;
 
@@ -87,11 +90,16 @@ impl QuestionQueue {
         next.is_none()
     }
 
-    /// Answers what was asked.
+    /// Answers what was asked, or some of it where that takes longer than the loop's other work should wait.
     pub(crate) fn serve(&mut self, view: &mut dyn FunctionView) {
+        let began = Instant::now();
         let found = self.next.take();
         for question in found.into_iter().chain(self.questions.try_iter()) {
             question(view);
+            // Who gets a part of an answer may ask for the next before this ends.
+            if began.elapsed() >= SERVE_MAX {
+                break;
+            }
         }
     }
 }

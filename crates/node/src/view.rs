@@ -45,6 +45,17 @@ pub struct ReloadRefusal {
     pub why: String,
 }
 
+/// How far a function is with an answer; of a type of its own.
+pub type Part = Box<dyn Any + Send>;
+
+/// What a function has to say in one turn.
+pub enum Answer {
+    /// All of it.
+    Whole(Reply),
+    /// It is to be asked again, with this.
+    Part(Part),
+}
+
 /// The control side of a running function.
 pub trait FunctionView {
     /// Its status, given what its workers have counted on each port.
@@ -53,6 +64,12 @@ pub trait FunctionView {
     /// The answer to a question of its [routes](crate::function::NetworkFunction::routes); `None` where it is none of its own.
     fn answer(&mut self, _asked: &Asked) -> Option<Reply> {
         None
+    }
+
+    /// As [`FunctionView::answer`], where it may take longer than a turn of the control loop should: given what it had [so
+    /// far](Answer::Part), it goes on.
+    fn answer_part(&mut self, asked: &Asked, _so_far: Option<Part>) -> Option<Answer> {
+        self.answer(asked).map(Answer::Whole)
     }
 
     /// Its traces.

@@ -75,6 +75,9 @@ pub(crate) struct ListSessions {
     #[serde(with = "digits")]
     #[schemars(with = "Option<String>")]
     pub(crate) imsi: Option<Imsi>,
+    /// Of the control plane (SMF, PGW-C) whose F-SEID has that address.
+    #[schemars(with = "Option<String>")]
+    pub(crate) smf: Option<IpAddr>,
 }
 
 /// An IMSI as people write it.
@@ -97,15 +100,14 @@ mod digits {
 
 impl Default for ListSessions {
     fn default() -> Self {
-        Self { skip: 0, limit: 50, ue: None, teid: None, seid: None, imsi: None }
+        Self { skip: 0, limit: 50, ue: None, teid: None, seid: None, imsi: None, smf: None }
     }
 }
 
 impl ListSessions {
-    /// Whether all sessions meet it.
-    pub(crate) fn is_of_all(self) -> bool {
-        let Self { skip, limit, .. } = self;
-        self == Self { skip, limit, ..Self::default() }
+    /// Whether the node has a key for what is asked, so that few sessions are looked at.
+    pub(crate) const fn has_key(&self) -> bool {
+        self.ue.is_some() || self.teid.is_some() || self.seid.is_some()
     }
 }
 
@@ -373,7 +375,6 @@ mod tests {
         let written = serde_json::to_value(asked).unwrap();
         assert_eq!((&written["imsi"], &written["limit"]), (&"001010000000001".into(), &50.into()));
         assert_eq!(serde_json::from_value::<ListSessions>(written).unwrap(), asked);
-        assert!(!asked.is_of_all() && ListSessions { skip: 9, ..ListSessions::default() }.is_of_all());
         let wrong = serde_json::from_value::<ListSessions>(serde_json::json!({ "imsi": "x" })).unwrap_err();
         assert!(wrong.to_string().contains("is no IMSI"), "{wrong}");
     }

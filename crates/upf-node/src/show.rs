@@ -29,12 +29,23 @@ pub(crate) struct SessionsArgs {
     /// Only the sessions of a subscriber, where the control plane tells (User ID).
     #[arg(long)]
     imsi: Option<Imsi>,
+    /// Only the sessions of the SMF, or PGW-C, with that address on N4.
+    #[arg(long, value_name = "ADDRESS")]
+    smf: Option<IpAddr>,
 }
 
 impl SessionsArgs {
     /// As the node is asked.
     pub(crate) fn wanted(&self, skip: usize, limit: usize) -> ListSessions {
-        ListSessions { skip, limit, ue: self.ue, teid: self.teid, seid: self.seid, imsi: self.imsi }
+        ListSessions {
+            skip,
+            limit,
+            ue: self.ue,
+            teid: self.teid,
+            seid: self.seid,
+            imsi: self.imsi,
+            smf: self.smf,
+        }
     }
 }
 

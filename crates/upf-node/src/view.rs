@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kaido_engine::PortTotals;
 use kaido_n4::{Seid, Teid};
@@ -10,10 +10,12 @@ use kaido_node::api::{Asked, Count, Problem, Reply, TraceBegun, TraceOf, TraceRe
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
 use kaido_node::function::{
-    DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, Traces, fields,
+    Answer, DatapathChoice, FunctionStatus, FunctionView, Part, PreparedReload, ReloadRefusal, Traces, fields,
 };
 use kaido_pfcp::{Endpoint, Instants, NotReleased, Transmit};
-use kaido_upf::control::{KernelShare, PathSummary, SessionSummary, TraceFilter, Upf};
+use kaido_upf::control::{
+    KernelShare, PathSummary, SessionFilter, SessionSearch, SessionSummary, TraceFilter, Upf,
+};
 use kaido_upf::key::KeyParts;
 use kaido_upf::record::RecordForm;
 use kaido_upf::slow_path::SlowPathReason;
@@ -33,6 +35,8 @@ use super::trace;
 
 /// Most sessions in one answer.
 const SESSIONS_LISTED_MAX: usize = 10_000;
+/// How long sessions are searched in one turn of the control loop.
+const SEARCH_MAX: Duration = Duration::from_micros(400);
 /// Most GTP-U paths in one answer.
 const PATHS_SHOWN_MAX: usize = 1000;
 
@@ -91,12 +95,32 @@ impl FunctionView for UpfView<'_> {
             })
             .or_else(|| asked.on(|ListAssociations {}| Ok(api::Associations { associations: self.peers() })))
             .or_else(|| asked.on(|GetStore {}| self.store_status().ok_or_else(no_store)))
-            .or_else(|| asked.on(|question: ListSessions| Ok(self.sessions(question))))
             .or_else(|| asked.on(|GetSession { seid }| detail(self.endpoint.service_mut(), Seid(seid))))
             .or_else(|| asked.on(|ReleaseSession { seid }| self.release_session(Seid(seid))))
             .or_else(|| asked.on(|question: ReleaseAssociation| self.release_association(&question)))
             .or_else(|| asked.on(|BeginDrain { grace_s }| self.begin_drain(grace_s)))
             .or_else(|| asked.on(|EndDrain {}| self.end_drain()))
+    }
+
+    fn answer_part(&mut self, asked: &Asked, so_far: Option<Part>) -> Option<Answer> {
+        let mut unfinished = None;
+        let listed = asked.on(|question: ListSessions| {
+            if question.has_key() {
+                return Ok(page(&found(self.endpoint.service_mut(), &question), &question));
+            }
+            let so_far = so_far.and_then(|part| part.downcast().ok());
+            let mut search =
+                so_far.map_or_else(|| search_for(&question), |search: Box<SessionSearch>| *search);
+            if !self.endpoint.service().search(&mut search, Instant::now() + SEARCH_MAX) {
+                unfinished = Some(Box::new(search));
+                return Ok(api::Sessions { total: 0, sessions: Vec::new() });
+            }
+            Ok(api::Sessions { total: search.total, sessions: search.found.iter().map(session).collect() })
+        });
+        match unfinished {
+            Some(search) => Some(Answer::Part(search)),
+            None => listed.or_else(|| self.answer(asked)).map(Answer::Whole),
+        }
     }
 
     fn traces(&mut self) -> &mut dyn Traces {
@@ -122,18 +146,6 @@ impl Traces for UpfView<'_> {
 }
 
 impl UpfView<'_> {
-    fn sessions(&mut self, question: ListSessions) -> api::Sessions {
-        let limit = question.limit.min(SESSIONS_LISTED_MAX);
-        if question.is_of_all() {
-            let upf = self.endpoint.service();
-            let found = upf.sessions(question.skip, limit);
-            return api::Sessions { total: upf.len(), sessions: found.iter().map(session).collect() };
-        }
-        let found = wanted(self.endpoint.service_mut(), question);
-        let listed = found.iter().skip(question.skip).take(limit);
-        api::Sessions { total: found.len(), sessions: listed.map(session).collect() }
-    }
-
     /// Whether something may change.
     fn changeable(&self) -> Result<(), Problem> {
         if self.is_frozen {
@@ -302,13 +314,18 @@ fn session(summary: &SessionSummary) -> api::Session {
     }
 }
 
-/// The sessions that meet all that is asked for: looked up by one of it, whatever number of sessions there are.
-fn wanted(upf: &mut Upf, of: ListSessions) -> Vec<SessionSummary> {
-    let mut found = match of {
+/// A search for sessions by what there is no key for.
+fn search_for(of: &ListSessions) -> SessionSearch {
+    let filter = SessionFilter { imsi: of.imsi, control_plane: of.smf };
+    SessionSearch::new(filter, of.skip, of.limit.min(SESSIONS_LISTED_MAX))
+}
+
+/// The sessions that meet all that is asked for: looked up by one key of it, whatever number of sessions there are.
+fn found(upf: &mut Upf, of: &ListSessions) -> Vec<SessionSummary> {
+    let mut found = match *of {
         ListSessions { seid: Some(seid), .. } => upf.sessions_of(TraceFilter::Session(Seid(seid))),
         ListSessions { ue: Some(address), .. } => upf.sessions_of(TraceFilter::Ue(address)),
         ListSessions { teid: Some(teid), .. } => upf.sessions_of_teid(Teid(teid)),
-        ListSessions { imsi: Some(imsi), .. } => upf.sessions_of_imsi(imsi),
         ListSessions { .. } => Vec::new(),
     };
     let has_ue = |summary: &SessionSummary, wanted: IpAddr| {
@@ -316,12 +333,23 @@ fn wanted(upf: &mut Upf, of: ListSessions) -> Vec<SessionSummary> {
         let v6 = summary.ue.ipv6.map(|own| Prefix { addr: own.addr.into(), len: own.len });
         v4.into_iter().chain(v6).any(|own| own.contains(wanted))
     };
+    let has_end = |summary: &SessionSummary, wanted: IpAddr| {
+        let ends = [summary.cp_fseid.ipv4.map(IpAddr::from), summary.cp_fseid.ipv6.map(IpAddr::from)];
+        ends.contains(&Some(wanted))
+    };
     found.retain(|summary| {
         of.ue.is_none_or(|ue| has_ue(summary, ue))
             && of.imsi.is_none_or(|imsi| summary.imsi == Some(imsi))
+            && of.smf.is_none_or(|smf| has_end(summary, smf))
             && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
     });
     found
+}
+
+/// The page that is asked for.
+fn page(found: &[SessionSummary], of: &ListSessions) -> api::Sessions {
+    let listed = found.iter().skip(of.skip).take(of.limit.min(SESSIONS_LISTED_MAX));
+    api::Sessions { total: found.len(), sessions: listed.map(session).collect() }
 }
 
 fn kernel_share(share: &KernelShare, endpoints: &[IpAddr]) -> api::KernelShare {

@@ -40,6 +40,7 @@ mod rates;
 mod remote_fteids;
 mod restore;
 mod ruleset;
+mod search;
 mod session;
 mod slots;
 mod trace;
@@ -74,6 +75,7 @@ pub use self::restore::{
     CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions, recorded_volume,
 };
 use self::ruleset::RuleSet;
+pub use self::search::{SessionFilter, SessionSearch};
 use self::session::Session;
 pub use self::session::SessionSummary;
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};

@@ -31,7 +31,7 @@ pub(crate) struct Session {
 /// What a session keeps beside its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionState {
-    /// First, where sessions at rest are [searched](super::packed::PackedSessions::of_imsi).
+    /// First, where sessions at rest are [searched](super::packed::PackedSessions::may_be_of).
     pub(crate) imsi: Option<Imsi>,
     pub(crate) cp_fseid: FSeid,
     pub(crate) rules: RuleSet,

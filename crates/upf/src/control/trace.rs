@@ -9,7 +9,7 @@ use super::{SessionSummary, Upf};
 use crate::ids::{EndpointId, InstanceId, SessionIndex};
 use crate::key::SessionKey;
 use crate::trace::{TraceRecord, WatchId};
-use kaido_n4::{FarId, Imsi, PdrId, QerId, Seid, Teid, UrrId};
+use kaido_n4::{FarId, PdrId, QerId, Seid, Teid, UrrId};
 
 /// A reader that does not come back for so long has gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -153,11 +153,6 @@ impl Upf {
             .filter_map(|index| self.sessions.get(index))
             .map(|found| self.summary(&found))
             .collect()
-    }
-
-    /// The sessions of a subscriber.
-    pub fn sessions_of_imsi(&self, imsi: Imsi) -> Vec<SessionSummary> {
-        self.sessions.of_imsi(imsi).iter().map(|found| self.summary(found)).collect()
     }
 
     /// The rules of a session as they are installed, field by field.

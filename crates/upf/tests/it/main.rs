@@ -31,6 +31,7 @@ mod qos_monitoring;
 mod refusals;
 mod restart;
 mod sdf_filters;
+mod search;
 mod sessions;
 mod shared_counters;
 mod slow_path;
