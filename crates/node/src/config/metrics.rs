@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_named() {
-        assert!(base("listen = \"localhost\"").unwrap_err().message().contains("127.0.0.1:9105"));
+        assert!(base("listen = \"localhost\"").unwrap_err().message().contains("10.0.0.1:9105"));
         assert!(base("listn = \"127.0.0.1\"").unwrap_err().message().contains("unknown field"));
         for text in ["sample_batches = 15", "sample_batches = 1000001"] {
             let mut findings = Findings::new(&FUNCTIONS[0]);
