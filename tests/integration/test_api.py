@@ -202,7 +202,9 @@ def test_an_operator_ends_a_session_and_drains_the_node(serving: Node, net: Topo
     assert not net.ran.pings("10.100.6.2", "-I", "ue0", "-W", "1")
     assert net.ran.pings("10.100.6.2", "-I", "ue1")
     assert "there is no session" in kaido("release", "--session", first["seid"], check=False)
-    assert "there is no association with nobody" in kaido("release", "--association", "nobody", check=False)
+    nobody = ("--association", "nobody", "--grace", "5")
+    assert "there is no association with nobody" in kaido("release", *nobody, check=False)
+    assert "--association" in kaido("release", "--session", "1", "--grace", "5", check=False)
     assert kaido("log") == "info"
     assert "is not a log filter" in kaido("log", "loud", check=False)
     assert kaido("log", "info,kaido_pfcp=debug") == "info,kaido_pfcp=debug"

@@ -112,6 +112,9 @@ enum UpfCommand {
     Release {
         #[command(flatten)]
         what: Released,
+        /// Seconds that the control plane may take for an association.
+        #[arg(long, default_value_t = 60, requires = "association")]
+        grace: u64,
         #[command(flatten)]
         at: ControlTarget,
     },
@@ -179,8 +182,8 @@ impl NetworkFunction for UpfFunction {
                 UpfCommand::Sessions { at, skip, limit, of, watch } => {
                     watch.run(|| show::sessions(&at.socket, at.json, &of.wanted(skip, limit)))
                 }
-                UpfCommand::Release { what: Released { session, association }, at } => {
-                    show::release(&at.socket, session, association)
+                UpfCommand::Release { what: Released { session, association }, grace, at } => {
+                    show::release(&at.socket, session, association, grace)
                 }
                 UpfCommand::Drain { grace, stop, at } => show::drain(&at.socket, (!stop).then_some(grace)),
                 UpfCommand::Session { seid, at, watch } => {

@@ -195,13 +195,14 @@ pub(crate) fn release(
     socket: &Path,
     session: Option<u64>,
     association: Option<String>,
+    grace_s: u64,
 ) -> miette::Result<()> {
     if let Some(seid) = session {
         ask(socket, &ReleaseSession { seid })?;
         println!("session {seid:#018x} has ended, and its control plane is told");
     }
     if let Some(node_id) = association {
-        ask(socket, &ReleaseAssociation { node_id: node_id.clone(), grace_s: 60 })?;
+        ask(socket, &ReleaseAssociation { node_id: node_id.clone(), grace_s })?;
         println!("{node_id} is asked to release its association; `kaido status` shows whether it has");
     }
     Ok(())
