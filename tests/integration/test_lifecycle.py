@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Attach
-from rig.net import Topology, run, wait_until
+from rig.net import NetError, Topology, run, wait_until
 from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "bpftool")
@@ -25,13 +25,19 @@ def traces(net: Topology) -> dict[str, object]:
     }
 
 
+def listed(kind: str) -> list[dict[str, object]]:
+    """All that the kernel has of a kind; bpftool fails where something goes while it lists."""
+    for _ in range(10):
+        done = run("bpftool", "--json", kind, "list", check=False)
+        if done.returncode == 0:
+            return list(json.loads(done.stdout))
+        time.sleep(0.1)
+    raise NetError(f"bpftool cannot list: {done.stderr or done.stdout}")
+
+
 def bpf_objects() -> set[tuple[str, int]]:
     """All that the kernel has, of this node and of others, by kind and number."""
-    return {
-        (kind, int(shown["id"]))
-        for kind in ("prog", "map", "link")
-        for shown in json.loads(run("bpftool", "--json", kind, "list").stdout)
-    }
+    return {(kind, int(str(shown["id"]))) for kind in ("prog", "map", "link") for shown in listed(kind)}
 
 
 def all_is_taken_back(net: Topology, before: dict[str, object], held: set[tuple[str, int]]) -> None:
