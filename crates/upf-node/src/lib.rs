@@ -113,7 +113,7 @@ enum UpfCommand {
         #[command(flatten)]
         what: Released,
         /// Seconds that the control plane may take for an association.
-        #[arg(long, default_value_t = 60, requires = "association")]
+        #[arg(long, default_value_t = 60, conflicts_with = "session")]
         grace: u64,
         #[command(flatten)]
         at: ControlTarget,
