@@ -143,6 +143,22 @@ unpack_packages() {
     done
 }
 
+# The version of the workspace.
+version_number() { sed -n 's/^version = "\(.*\)"$/\1/p' "$root_dir/Cargo.toml" | head -1; }
+
+# Builds the release binary where it is not there; that of another name must be.
+need_binary() {
+    [[ ! -x $1 ]] || return 0
+    [[ $1 == target/release/kaido ]] || fail "there is no program $1"
+    make --no-print-directory build
+}
+
+# The commit's time stands for that of what is built, unless the environment has another.
+use_commit_time() {
+    SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+    export SOURCE_DATE_EPOCH
+}
+
 # Where programs of crates.io are installed that a script needs.
 tools_dir=$root_dir/target/tools/bin
 

@@ -8,12 +8,12 @@ needed: owners and capabilities are what the tar says.
 
 import io
 import os
-import re
 import struct
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
+
+from libraries import libraries, packages
 
 #: The user that the program runs as.
 USER = 10001
@@ -38,23 +38,10 @@ def capabilities() -> str:
     return octets.decode("utf-8", "surrogateescape")
 
 
-def libraries(binary: str) -> list[str]:
-    """The shared libraries of a program and its loader, where it looks for them."""
-    linked = subprocess.run(["ldd", binary], capture_output=True, text=True, check=True).stdout
-    return sorted(set(re.findall(r"(?:=> )?(/\S+) \(0x", linked)))
-
-
 def copyrights(files: list[str]) -> list[str]:
     """The copyright files of the Debian packages that these files are of."""
-    found = set()
-    for file in files:
-        for name in (file, os.path.realpath(file)):
-            owner = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True, check=False).stdout
-            package = owner.partition(":")[0]
-            page = f"/usr/share/doc/{package}/copyright"
-            if package and Path(page).exists():
-                found.add(page)
-    return sorted(found)
+    pages = [f"/usr/share/doc/{package}/copyright" for package in packages(files)]
+    return [page for page in pages if Path(page).exists()]
 
 
 def main() -> None:

@@ -8,35 +8,26 @@ with are added. `SOURCE_DATE_EPOCH` is its time.
 
 import json
 import os
-import re
 import subprocess
 import sys
 import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+from libraries import libraries, packages
 
-def packages(binary: str) -> list[dict[str, Any]]:
-    """The Debian packages of a program's libraries."""
-    linked = subprocess.run(["ldd", binary], capture_output=True, text=True, check=True).stdout
-    found = {}
-    for file in re.findall(r"(?:=> )?(/\S+) \(0x", linked):
-        for name in (file, os.path.realpath(file)):
-            owner = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True, check=False).stdout
-            if owner:
-                package = owner.partition(":")[0]
-                shown = ["dpkg-query", "-W", "-f", "${Version} ${Architecture}", package]
-                version, arch = subprocess.run(
-                    shown, capture_output=True, text=True, check=True
-                ).stdout.split()
-                found[package] = {
-                    "bom-ref": f"deb-{package}-{version}",
-                    "name": package,
-                    "purl": f"pkg:deb/debian/{package}@{version}?arch={arch}",
-                    "type": "library",
-                    "version": version,
-                }
-    return list(found.values())
+
+def component(package: str) -> dict[str, Any]:
+    """A Debian package that is installed here."""
+    shown = ["dpkg-query", "-W", "-f", "${Version} ${Architecture}", package]
+    version, arch = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.split()
+    return {
+        "bom-ref": f"deb-{package}-{version}",
+        "name": package,
+        "purl": f"pkg:deb/debian/{package}@{version}?arch={arch}",
+        "type": "library",
+        "version": version,
+    }
 
 
 def main() -> None:
@@ -45,7 +36,8 @@ def main() -> None:
     with open(made, encoding="utf-8") as file:
         bom = json.load(file)
     bom["components"] = sorted(
-        bom["components"] + packages(binary), key=lambda component: component["bom-ref"]
+        bom["components"] + [component(package) for package in packages(libraries(binary))],
+        key=lambda one: one["bom-ref"],
     )
     for dependency in bom.get("dependencies", []):
         dependency["dependsOn"] = sorted(dependency.get("dependsOn", []))

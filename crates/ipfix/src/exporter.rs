@@ -53,7 +53,7 @@ impl Exporter {
     /// An exporter for these collectors, which are told these templates at that interval.
     ///
     /// # Errors
-    /// When a socket cannot be had, or there is no route to a collector.
+    /// When a socket cannot be had.
     pub fn open(
         collectors: &[SocketAddr],
         domain: u32,
