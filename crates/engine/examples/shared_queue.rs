@@ -1,13 +1,17 @@
 //! One queue, 1..N workers: throughput, contention, and what order costs. See `docs/shared-queue.md`.
 //!
 //! `cargo run --release -p kaido-engine --example shared_queue -- [--work-ns 100] [--packets 2000000] [--rounds 5]
-//! [--workers N] [--simulate 16] [--window 1024]`
+//! [--workers N] [--simulate 16] [--window 1024] [--device memory|rings]`
+//!
+//! `memory` is a ring that holds all packets from the start: what sharing costs. `rings` are those of an AF_XDP socket, with a thread in
+//! place of the NIC: what a shared socket costs.
 
 use std::error::Error;
 
 use kaido_engine::FramePool;
 use kaido_engine::shared::measure::{
-    Burn, FRAMES_PER_WORKER, Load, SharedReport, measure, round_trip_ns, simulate,
+    Burn, FRAMES_IN_RINGS, FRAMES_PER_WORKER, Load, SharedReport, measure, measure_rings, round_trip_ns,
+    simulate,
 };
 use kaido_engine::shared::{Order, QueueMode};
 
@@ -18,13 +22,21 @@ struct Options {
     workers: usize,
     simulate: usize,
     window: u32,
+    over_rings: bool,
 }
 
 impl Options {
     fn parse() -> Result<Self, Box<dyn Error>> {
         let cpus = std::thread::available_parallelism()?.get();
-        let mut options =
-            Self { work_ns: 100, packets: 2_000_000, rounds: 5, workers: cpus, simulate: 16, window: 1024 };
+        let mut options = Self {
+            work_ns: 100,
+            packets: 2_000_000,
+            rounds: 5,
+            workers: cpus,
+            simulate: 16,
+            window: 1024,
+            over_rings: false,
+        };
         let mut args = std::env::args().skip(1);
         while let Some(name) = args.next() {
             let value = args.next().ok_or_else(|| format!("{name} needs a number"))?;
@@ -35,6 +47,13 @@ impl Options {
                 "--workers" => options.workers = value.parse::<usize>()?.max(1),
                 "--simulate" => options.simulate = value.parse()?,
                 "--window" => options.window = value.parse()?,
+                "--device" => {
+                    options.over_rings = match value.as_str() {
+                        "memory" => false,
+                        "rings" => true,
+                        _ => return Err(format!("no such device: {value}; memory and rings are").into()),
+                    };
+                }
                 _ => return Err(format!("no such option: {name}").into()),
             }
         }
@@ -49,11 +68,18 @@ impl Options {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse()?;
-    let pool = FramePool::leak(FRAMES_PER_WORKER * options.workers + options.window as usize)?;
+    let pool =
+        FramePool::leak(FRAMES_PER_WORKER * options.workers + options.window as usize + FRAMES_IN_RINGS)?;
+    let measure = if options.over_rings { measure_rings } else { measure };
     let burn = Burn::of_ns(options.work_ns);
     println!(
-        "{} packets a run, {} ns of work each, all in the ring from the start, window {}, {} rounds interleaved; frames in {}",
+        "{} packets a run, {}, {} ns of work each, window {}, {} rounds interleaved; frames in {}",
         options.packets,
+        if options.over_rings {
+            "over rings of a socket in memory"
+        } else {
+            "all in the ring from the start"
+        },
         options.work_ns,
         options.window,
         options.rounds,

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kaido_xsk::claim::whole_packets;
+
 use crate::batch::{BATCH_MAX, Batch};
 use crate::counters::WorkerCounters;
 use crate::drop_reason::DropReason;
@@ -13,7 +15,7 @@ use crate::inbox::PortLink;
 use crate::notifier::Notifier;
 use crate::pool::PoolCache;
 use crate::port::{KernelPath, Port, PortId};
-use crate::shared::{Departure, Shared};
+use crate::shared::{BlockOutput, Departure, ReadyPackets, ReadySender, Shared};
 use crate::timing::{Sample, StageCycles};
 use crate::trace_recorder::{Disposition, TraceRecorder};
 
@@ -70,6 +72,8 @@ pub(crate) struct WorkerPort {
     pub(crate) high_priority: VecDeque<Frame>,
     /// Of a queue that other workers share.
     pub(crate) shared: Option<Shared>,
+    /// Its way out for blocks that leave in turn.
+    pub(crate) sender: Option<Arc<dyn ReadySender>>,
 }
 
 /// Preferred frames of a port that wait for room in its device: as many as it takes for a round or two at full speed.
@@ -81,8 +85,8 @@ pub struct Output<'w> {
     pub(crate) pool: &'w mut PoolCache,
     pub(crate) counters: &'w WorkerCounters,
     pub(crate) now: Instant,
-    /// Where frames wait instead of going out, while a block is processed that leaves in its turn.
-    pub(crate) departures: Option<&'w mut Vec<Departure>>,
+    /// Where packets wait instead of going out, while a block is processed that leaves in its turn.
+    pub(crate) block: Option<&'w mut BlockOutput>,
     /// Writes down what is done, while a function asks for that.
     pub(crate) recorder: Option<TraceRecorder>,
     /// What the function's stages take, while a batch is timed.
@@ -99,16 +103,7 @@ impl<'w> Output<'w> {
         counters: &'w WorkerCounters,
         now: Instant,
     ) -> Self {
-        Self {
-            ports,
-            pool,
-            counters,
-            now,
-            departures: None,
-            recorder: None,
-            times: None,
-            high_priority: false,
-        }
+        Self { ports, pool, counters, now, block: None, recorder: None, times: None, high_priority: false }
     }
 
     /// When the worker's round began.
@@ -159,8 +154,10 @@ impl<'w> Output<'w> {
         if self.high_priority {
             return self.transmit_preferred(port, frame);
         }
-        if let Some(departures) = &mut self.departures {
-            departures.push(Departure { port, frame, high_priority: false });
+        if let Some(block) = &mut self.block
+            && self.ports[port.index()].sender.is_none()
+        {
+            block.departures.push(Departure { port, frame, high_priority: false });
             return;
         }
         let outgoing = &mut self.ports[port.index()].outgoing;
@@ -172,8 +169,8 @@ impl<'w> Output<'w> {
 
     #[inline(never)]
     fn transmit_preferred(&mut self, port: PortId, frame: Frame) {
-        if let Some(departures) = &mut self.departures {
-            departures.push(Departure { port, frame, high_priority: true });
+        if let Some(block) = &mut self.block {
+            block.departures.push(Departure { port, frame, high_priority: true });
             return;
         }
         if self.ports[port.index()].high_priority.len() >= HIGH_PRIORITY_MAX {
@@ -188,11 +185,59 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// Sends what left a block in its turn.
-    pub(crate) fn depart(&mut self, Departure { port, frame, high_priority }: Departure) {
-        let before = self.set_high_priority(high_priority);
-        self.transmit(port, frame);
-        self.high_priority = before;
+    /// Makes ready what the block at hand puts out: it leaves in its turn.
+    pub(crate) fn prepare_all(&mut self) {
+        for index in 0..self.ports.len() {
+            if !self.ports[index].outgoing.is_empty() {
+                #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
+                self.flush(PortId(index as u8));
+            }
+        }
+    }
+
+    /// Sends what a block has put out, whose turn it is.
+    pub(crate) fn leave(&mut self, output: &mut BlockOutput) {
+        for Departure { port, frame, high_priority } in output.departures.drain(..) {
+            let before = self.set_high_priority(high_priority);
+            self.transmit(port, frame);
+            self.high_priority = before;
+        }
+        output.ready.iter_mut().filter(|ready| ready.packets > 0).for_each(|ready| self.send_ready(ready));
+    }
+
+    /// Sends packets that are ready, behind preferred ones that wait at their port.
+    fn send_ready(&mut self, ready: &mut ReadyPackets) {
+        if !self.ports[ready.port.index()].high_priority.is_empty() {
+            self.flush_preferred(ready.port);
+        }
+        let WorkerPort { sender, high_priority, spare, .. } = &mut self.ports[ready.port.index()];
+        let Some(sender) = sender else { return };
+        // What room there is going to be is theirs, if they still wait.
+        let mut sent = if high_priority.is_empty() { sender.send(&ready.descs) } else { 0 };
+        let counters = self.counters.port(ready.port);
+        while sent < ready.descs.len() {
+            let some = whole_packets(&ready.descs[sent..ready.descs.len().min(sent + BATCH_MAX)], BATCH_MAX);
+            sender.take_back(&ready.descs[sent..sent + some], spare);
+            sent += some.max(1);
+            let (left, left_bytes) = sum(spare);
+            ready.packets = ready.packets.saturating_sub(left);
+            ready.bytes = ready.bytes.saturating_sub(left_bytes);
+            counters.lost(DropReason::TX_FULL, left as u64);
+            spare.drain(..).for_each(|frame| self.pool.release(frame));
+        }
+        counters.sent(ready.packets, ready.bytes);
+        ready.descs.clear();
+        (ready.packets, ready.bytes) = (0, 0);
+    }
+
+    /// Has devices send what blocks have left in their turn.
+    pub(crate) fn push_out(&mut self) {
+        self.flush_all();
+        for port in &*self.ports {
+            if let Some(sender) = &port.sender {
+                sender.push_out(self.pool);
+            }
+        }
     }
 
     /// Sends all frames of a batch from one port, in their order and behind what waits there already.
@@ -201,8 +246,11 @@ impl<'w> Output<'w> {
         if let Some(recorder) = &mut self.recorder {
             batch.iter().for_each(|frame| recorder.sent(port, frame));
         }
-        if let Some(departures) = &mut self.departures {
-            departures.extend(batch.drain(..).map(|frame| Departure { port, frame, high_priority: false }));
+        if let Some(block) = &mut self.block
+            && self.ports[port.index()].sender.is_none()
+        {
+            let departure = |frame| Departure { port, frame, high_priority: false };
+            block.departures.extend(batch.drain(..).map(departure));
             return;
         }
         self.flush(port);
@@ -311,8 +359,21 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// Sends what waits for `port`.
+    /// Sends what waits for `port`, or makes it ready while a block is processed that leaves in its turn.
     fn flush(&mut self, port: PortId) {
+        if let Some(block) = &mut self.block {
+            let WorkerPort { sender, outgoing, .. } = &mut self.ports[port.index()];
+            let Some(sender) = sender else { return };
+            let ready = block.of(port);
+            let (packets, bytes) = sum(outgoing);
+            let failed = sender.prepare(self.pool, outgoing, &mut ready.descs);
+            ready.packets += packets - failed;
+            ready.bytes += bytes;
+            if failed > 0 {
+                self.counters.port(port).lost(DropReason::TX_ERROR, failed as u64);
+            }
+            return;
+        }
         if !self.ports[port.index()].high_priority.is_empty() {
             self.flush_preferred(port);
         }

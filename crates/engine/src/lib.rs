@@ -18,6 +18,7 @@ mod frame;
 mod function;
 mod icmp_error;
 mod inbox;
+pub mod lent;
 mod limit;
 pub mod netlink;
 mod notifier;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::batch::{BATCH_MAX, Batch};
+use crate::batch::Batch;
 use crate::counters::{PortCounters, WorkerCounters};
 use crate::function::{Function, HIGH_PRIORITY_MAX, Output, WorkerPort, sum};
 use crate::inbox::{Inbox, PortChange};
@@ -18,7 +18,7 @@ use crate::polling::{Pause, PollClock, PollState, SLEEP_CAP, WorkerSettings};
 use crate::pool::{FramePool, PoolCache};
 use crate::port::{KernelPath, Port, PortId};
 use crate::sampling::PacketSampler;
-use crate::shared::{Departure, DrainResult, cycles};
+use crate::shared::{BlockOutput, DrainResult, cycles};
 use crate::timing::{Sample, Sampler, StageCycles};
 use crate::trace;
 use crate::tracer::{PortRecord, TracedKeys, Tracer};
@@ -37,7 +37,7 @@ pub struct Worker {
     sample: Option<Sample>,
     batch: Batch,
     /// What a block puts out that leaves in its turn.
-    departures: Vec<Departure>,
+    block: BlockOutput,
     losses_asked: Instant,
     /// Where others wake it, if it runs in a thread of its own.
     notifier: Option<Arc<Notifier>>,
@@ -70,6 +70,7 @@ impl Worker {
             .into_iter()
             .map(|(queue, kernel)| {
                 let shared = queue.shared();
+                let sender = shared.as_ref().map(|shared| shared.sender.clone());
                 WorkerPort {
                     queue,
                     kernel,
@@ -79,6 +80,7 @@ impl Worker {
                     incoming_sample: None,
                     high_priority: VecDeque::with_capacity(HIGH_PRIORITY_MAX),
                     shared,
+                    sender,
                 }
             })
             .collect();
@@ -96,7 +98,7 @@ impl Worker {
             sampler: Sampler::new(settings.sample_batches),
             sample: None,
             batch: Batch::new(),
-            departures: Vec::with_capacity(BATCH_MAX),
+            block: BlockOutput::default(),
             losses_asked: Instant::now(),
             notifier: None,
             inbox: Arc::default(),
@@ -197,6 +199,7 @@ impl Worker {
                     let counters = self.counters.port(port);
                     count_losses(&mut *attached.queue, counters);
                     attached.shared = queue.shared();
+                    attached.sender = attached.shared.as_ref().map(|shared| shared.sender.clone());
                     self.inbox.give_back(std::mem::replace(&mut attached.queue, queue));
                 }
             }
@@ -241,7 +244,7 @@ impl Worker {
         }
         let in_turn = self.ports[index].shared.as_ref().is_some_and(|shared| shared.commit.is_some());
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
-        out.departures = in_turn.then_some(&mut self.departures);
+        out.block = in_turn.then_some(&mut self.block);
         out.times = times;
         match self.wire_of[index] {
             // What the kernel says on the TAP goes out on the port it stands for.
@@ -255,6 +258,9 @@ impl Worker {
             }
             Some(wire) => self.batch.drain(..).for_each(|frame| out.transmit(wire, frame)),
             None => self.function.process(port, &mut self.batch, &mut out),
+        }
+        if in_turn {
+            out.prepare_all();
         }
         debug_assert!(self.batch.is_empty(), "{} left packets behind", self.function.name());
     }
@@ -280,10 +286,7 @@ impl Worker {
         let mut out = Output::new(&mut self.ports, &mut self.pool, &self.counters, now);
         let drained = match &shared.commit {
             Some(ring) => {
-                let leave = |out: &mut Output<'_>, departures: &mut Vec<Departure>| {
-                    departures.drain(..).for_each(|departure| out.depart(departure));
-                };
-                ring.finish(claimed.block, &mut self.departures, &mut out, leave, Output::flush_all)
+                ring.finish(claimed.block, &mut self.block, &mut out, Output::leave, Output::push_out)
             }
             None => {
                 out.flush_all();
@@ -471,6 +474,7 @@ pub(crate) fn pin(cpu: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::BATCH_MAX;
     use crate::counters::PortTotals;
     use crate::drop_reason::DropReason;
     use crate::port::{GonePort, MemoryWire};

@@ -1,10 +1,11 @@
-//! Model checks: the free frames, which two threads take and return; the shared queue, from which two workers
+//! Model checks: the free frames, which two threads take and return; the frames that are lent to a device; the shared queue, from which two workers
 //! claim and whose order they keep; the ring and wake-up flag of the steering stage. Run by `make test`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
 
+use kaido_engine::lent::{LentFrames, Together};
 use kaido_engine::shared::CommitRing;
 use kaido_engine::steer::{WakeFlag, handoff};
 use kaido_engine::{Frame, FramePool};
@@ -15,6 +16,59 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
+
+/// What a frame holds; whoever has it alone may write it.
+type Contents = [UnsafeCell<u32>; 2];
+
+/// Writes frames and lends them.
+fn lend(lent: &LentFrames<Together>, contents: &Contents, frames: &[u64]) {
+    for &frame in frames {
+        // SAFETY: not lent, and nobody else lends it.
+        contents[usize::try_from(frame).unwrap()].with_mut(|octets| unsafe { *octets += 1 });
+    }
+    lent.lend(frames, |&frame| frame);
+}
+
+/// Takes back whichever of both frames is there, and writes it; how many were.
+fn take_back(lent: &LentFrames<Together>, contents: &Contents) -> u32 {
+    let mut came = 0;
+    // Twice named, as by a device gone wrong.
+    lent.take_back(
+        &[1u64, 0, 1],
+        |&frame| frame,
+        |&frame| {
+            // SAFETY: ours from here on.
+            contents[usize::try_from(frame).unwrap()].with_mut(|octets| unsafe { *octets += 10 });
+            came += 1;
+        },
+    );
+    came
+}
+
+/// Of two threads that take back the same frames, each frame comes to one, as its lender left it.
+#[test]
+fn a_lent_frame_comes_back_to_one_thread() {
+    loom::model(|| {
+        let lent = Arc::new(LentFrames::<Together>::none(2));
+        let contents = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
+        let other = {
+            let (lent, contents) = (lent.clone(), contents.clone());
+            thread::spawn(move || take_back(&lent, &contents))
+        };
+        let lender = {
+            let (lent, contents) = (lent.clone(), contents.clone());
+            thread::spawn(move || lend(&lent, &contents, &[0, 1]))
+        };
+        let here = take_back(&lent, &contents);
+        let there = other.join().unwrap();
+        lender.join().unwrap();
+        assert_eq!(here + there + take_back(&lent, &contents), 2);
+        for octets in &*contents {
+            // SAFETY: the others have ended.
+            assert_eq!(octets.with(|octets| unsafe { *octets }), 11);
+        }
+    });
+}
 
 /// Takes a frame, notes that it is held, and returns it.
 fn turn(pool: &'static FramePool, held: &[AtomicUsize; 3]) {
@@ -65,7 +119,7 @@ const START: u32 = u32::MAX - 1;
 /// A queue of descriptors that say at which cursor value they were put, twice over, and what has left it.
 struct Queue {
     ring: SharedConsumer<Desc, std::sync::Arc<DescRing>>,
-    commit: CommitRing<u64>,
+    commit: CommitRing<Vec<u64>>,
     /// Touched in `leave` alone: loom sees to it that this is one thread at a time.
     left: UnsafeCell<Vec<u64>>,
 }
@@ -79,7 +133,7 @@ fn queue(capacity: u32, window: u32) -> (Arc<Queue>, Producer<Desc, std::sync::A
     let memory = std::sync::Arc::new(DescRing::new(capacity, START));
     // SAFETY: the only producer and the only consumer.
     let (producer, ring) = unsafe { (Producer::new(memory.clone()), SharedConsumer::new(memory)) };
-    let commit = CommitRing::new(window, START, 2);
+    let commit = CommitRing::new(window, START, Vec::new);
     (Arc::new(Queue { ring, commit, left: UnsafeCell::new(Vec::new()) }), producer)
 }
 

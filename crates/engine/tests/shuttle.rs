@@ -24,7 +24,7 @@ const BLOCK: usize = 3;
 
 struct Queue {
     ring: SharedConsumer<Desc, Arc<DescRing>>,
-    commit: CommitRing<u32>,
+    commit: CommitRing<Vec<u32>>,
     /// Set while a drainer is at work.
     draining: AtomicBool,
     left: Mutex<Vec<u32>>,
@@ -82,7 +82,7 @@ fn run(ordered: bool, window: u32) -> Vec<u32> {
     let (mut producer, ring) = unsafe { (Producer::new(memory.clone()), SharedConsumer::new(memory)) };
     let queue = Arc::new(Queue {
         ring,
-        commit: CommitRing::new(window, START, BLOCK),
+        commit: CommitRing::new(window, START, Vec::new),
         draining: AtomicBool::new(false),
         left: Mutex::new(Vec::new()),
         processed: std::array::from_fn(|_| AtomicU32::new(0)),

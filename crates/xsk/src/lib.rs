@@ -37,7 +37,7 @@ pub use error::Error;
 #[cfg(not(any(loom, shuttle)))]
 pub use memory::PeerRings;
 #[cfg(not(any(loom, shuttle)))]
-pub use rings::{CompletionRing, FillRing, RingMapping, Rings, RxRing, TxRing};
+pub use rings::{CompletionRing, FillRing, RingMapping, Rings, RxRing, TxRing, TxWatch};
 #[cfg(not(any(loom, shuttle)))]
 pub use socket::{BindMode, Builder, BusyPoll, Options, Socket, Statistics};
 #[cfg(not(any(loom, shuttle)))]

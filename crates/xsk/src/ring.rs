@@ -117,14 +117,19 @@ impl<T: Copy, M: Memory<T>> Producer<T, M> {
         self.cached_free()
     }
 
+    /// Free slots, up to `wanted`: the other side's cursor is read only when those known do not suffice.
+    #[inline]
+    pub fn room_for(&mut self, wanted: usize) -> usize {
+        let known = self.cached_free() as usize;
+        let free = if known < wanted { self.free() as usize } else { known };
+        free.min(wanted)
+    }
+
     /// Writes as many of `entries`, from the front, as there is room for and publishes them at once; says how many.
     #[inline]
     pub fn push(&mut self, entries: &[T]) -> usize {
-        let mut free = self.cached_free() as usize;
-        if free < entries.len() {
-            free = self.free() as usize;
-        }
-        let entries = &entries[..entries.len().min(free)];
+        let room = self.room_for(entries.len());
+        let entries = &entries[..room];
         if entries.is_empty() {
             return 0;
         }

@@ -282,6 +282,17 @@ impl TxRing {
         self.ring.free()
     }
 
+    /// Free slots, up to `wanted`.
+    #[inline]
+    pub fn room_for(&mut self, wanted: usize) -> usize {
+        self.ring.room_for(wanted)
+    }
+
+    /// The ring for those who put nothing into it.
+    pub fn watch(&self) -> TxWatch {
+        TxWatch { memory: self.ring.memory().clone(), always_wake: self.always_wake }
+    }
+
     /// Number of slots.
     pub fn capacity(&self) -> u32 {
         self.ring.capacity()
@@ -291,5 +302,39 @@ impl TxRing {
     #[inline]
     pub fn needs_wakeup(&self) -> bool {
         self.always_wake || self.ring.memory().needs_wakeup()
+    }
+}
+
+/// A TX ring as those see it who put nothing into it. It keeps the socket bound as the ring does.
+#[derive(Debug)]
+pub struct TxWatch {
+    memory: RingMapping<Desc>,
+    always_wake: bool,
+}
+
+impl TxWatch {
+    /// Cursor value up to which the kernel has taken packets.
+    #[inline]
+    pub fn taken(&self) -> u32 {
+        self.memory.consumer().load(Ordering::Acquire)
+    }
+
+    /// Packets that the kernel has not taken yet.
+    #[inline]
+    pub fn waiting(&self) -> u32 {
+        let taken = self.taken();
+        // Read after: it may have gone on, and the ring's size is then the limit.
+        self.memory.producer().load(Ordering::Acquire).wrapping_sub(taken).min(self.memory.capacity)
+    }
+
+    /// Number of slots.
+    pub fn capacity(&self) -> u32 {
+        self.memory.capacity
+    }
+
+    /// As [`TxRing::needs_wakeup`].
+    #[inline]
+    pub fn needs_wakeup(&self) -> bool {
+        self.always_wake || self.memory.needs_wakeup()
     }
 }

@@ -324,6 +324,7 @@ impl Frame {
 
     /// Hands the memory over to a device: each segment's offset in the pool's memory and its length,
     /// front to back. Until [`Frame::from_device`] takes them back the frames are nobody's.
+    #[inline]
     pub fn into_device(self, mut segment: impl FnMut(u64, u32)) {
         let pool = self.pool;
         segment(self.address(), u32::from(self.len));

@@ -29,8 +29,8 @@ pub use tun::{Layer, Tun};
 pub use vlan::{UnclaimedFrames, VlanPort, vlan_ports};
 #[cfg(not(any(loom, shuttle)))]
 pub use xdp::{
-    NoKernel, RingOwner, RingPeer, SharedXdp, TakeoverError, XdpOptions, XdpPool, XdpPort, XdpSocket,
-    XdpState, ring_port,
+    NoKernel, RingOwner, RingPeer, RxPeer, SharedXdp, TakeoverError, TxPeer, XdpOptions, XdpPool, XdpPort,
+    XdpSocket, XdpState, ring_port, shared_ring_port,
 };
 
 use std::os::fd::BorrowedFd;

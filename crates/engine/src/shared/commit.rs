@@ -27,9 +27,9 @@ const FILLING: u32 = u32::MAX;
 /// A slot; any other state than the two above is "ready", and the length of the block in entries.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Slot<T> {
+struct Slot<O> {
     state: AtomicU32,
-    output: UnsafeCell<Vec<T>>,
+    output: UnsafeCell<O>,
 }
 
 /// A cache line, and the next one that the hardware fetches with it, of its own.
@@ -37,10 +37,10 @@ struct Slot<T> {
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// The ring, for blocks whose output is a list of `T`.
+/// The ring, for blocks whose output is an `O`.
 #[derive(Debug)]
-pub struct CommitRing<T> {
-    slots: Box<[Slot<T>]>,
+pub struct CommitRing<O> {
+    slots: Box<[Slot<O>]>,
     drain: Line<Drain>,
 }
 
@@ -55,7 +55,7 @@ struct Drain {
 
 // SAFETY: an output is touched only by the thread that moved its slot from FREE to FILLING, until that says it is
 // ready, and then by the one elected drainer until that says it is FREE.
-unsafe impl<T: Send> Sync for CommitRing<T> {}
+unsafe impl<O: Send> Sync for CommitRing<O> {}
 
 /// What finishing a block came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,17 +66,15 @@ pub struct DrainResult {
     pub for_others: u32,
 }
 
-impl<T> CommitRing<T> {
+impl<O> CommitRing<O> {
     /// A ring for a queue whose next entry has cursor value `start`. Blocks may be claimed up to `window` entries
-    /// (rounded up to a power of two) beyond the first that has not left; each may put out `output_max` items
-    /// without a new allocation.
+    /// (rounded up to a power of two) beyond the first that has not left; each finds an `empty` output in its place.
     ///
     /// # Panics
     /// When the window is larger than 2^24 entries.
-    pub fn new(window: u32, start: u32, output_max: usize) -> Self {
+    pub fn new(window: u32, start: u32, empty: impl Fn() -> O) -> Self {
         assert!(window <= 1 << 24, "a window of {window} entries");
-        let slot =
-            || Slot { state: AtomicU32::new(FREE), output: UnsafeCell::new(Vec::with_capacity(output_max)) };
+        let slot = || Slot { state: AtomicU32::new(FREE), output: UnsafeCell::new(empty()) };
         Self {
             slots: (0..window.max(1).next_power_of_two()).map(|_| slot()).collect(),
             drain: Line(Drain { head: AtomicU32::new(start), finished: AtomicU32::new(0) }),
@@ -95,12 +93,12 @@ impl<T> CommitRing<T> {
         self.drain.0.head.load(Ordering::Acquire)
     }
 
-    fn slot(&self, cursor: u32) -> &Slot<T> {
+    fn slot(&self, cursor: u32) -> &Slot<O> {
         &self.slots[cursor as usize & (self.slots.len() - 1)]
     }
 
-    /// Hands in the output of a block of this queue; `output` is empty afterwards. Then, unless another thread is at
-    /// it, calls `leave` for the output of each block that is ready at the head, in the order of their claims, and
+    /// Hands in the output of a block of this queue; `output` is an empty one afterwards. Then, unless another thread is at
+    /// it, calls `leave` for the output of each block that is ready at the head, in the order of their claims, to empty it, and
     /// `flush` when there is no more. Of all threads one at a time is in `leave` or `flush`.
     ///
     /// # Panics
@@ -109,9 +107,9 @@ impl<T> CommitRing<T> {
     pub fn finish<C: ?Sized>(
         &self,
         block: Block,
-        output: &mut Vec<T>,
+        output: &mut O,
         context: &mut C,
-        leave: impl FnMut(&mut C, &mut Vec<T>),
+        leave: impl FnMut(&mut C, &mut O),
         flush: impl FnMut(&mut C),
     ) -> DrainResult {
         let slot = self.slot(block.start());
@@ -134,7 +132,7 @@ impl<T> CommitRing<T> {
         &self,
         own: u32,
         context: &mut C,
-        mut leave: impl FnMut(&mut C, &mut Vec<T>),
+        mut leave: impl FnMut(&mut C, &mut O),
         mut flush: impl FnMut(&mut C),
     ) -> DrainResult {
         let mut drained = DrainResult::default();
@@ -176,23 +174,23 @@ impl<T> CommitRing<T> {
 /// A worker's view of the window. It looks at the head, which is on a line that the drainer writes, only when what it
 /// saw last is not enough.
 #[derive(Debug)]
-pub struct WindowView<'r, T> {
-    ring: &'r CommitRing<T>,
+pub struct WindowView<'r, O> {
+    ring: &'r CommitRing<O>,
     /// The head when last seen; it may since have moved on, never back.
     head: &'r Cell<u32>,
     /// Entries that a claim takes at the most.
     block_max: u32,
 }
 
-impl<T> CommitRing<T> {
+impl<O> CommitRing<O> {
     /// The window for claims of up to `block_max` entries; `head` keeps what was seen of it from claim to claim, and
     /// begins as [`CommitRing::head`].
-    pub fn view<'r>(&'r self, head: &'r Cell<u32>, block_max: u32) -> WindowView<'r, T> {
+    pub fn view<'r>(&'r self, head: &'r Cell<u32>, block_max: u32) -> WindowView<'r, O> {
         WindowView { ring: self, head, block_max }
     }
 }
 
-impl<T> Window for WindowView<'_, T> {
+impl<O> Window for WindowView<'_, O> {
     #[inline]
     fn bound(&self, consumed: u32) -> Option<(u32, u32)> {
         let window = self.ring.window();
@@ -227,7 +225,7 @@ mod tests {
         consumer
     }
 
-    fn claim(consumer: &Consumer, ring: &CommitRing<u64>, most: usize) -> (Claim, Vec<u64>) {
+    fn claim(consumer: &Consumer, ring: &CommitRing<Vec<u64>>, most: usize) -> (Claim, Vec<u64>) {
         let mut descs = vec![Desc::default(); most];
         let head = Cell::new(ring.head());
         let view = ring.view(&head, 1);
@@ -237,7 +235,7 @@ mod tests {
     }
 
     fn finish(
-        ring: &CommitRing<u64>,
+        ring: &CommitRing<Vec<u64>>,
         block: Claim,
         mut output: Vec<u64>,
         left: &mut Vec<u64>,
@@ -250,7 +248,7 @@ mod tests {
     fn blocks_leave_in_the_order_of_their_claims() {
         for start in [0, u32::MAX - 5] {
             let consumer = queue(10, start);
-            let ring = CommitRing::new(16, start, 4);
+            let ring = CommitRing::new(16, start, Vec::new);
             let (first, one) = claim(&consumer, &ring, 3);
             let (second, two) = claim(&consumer, &ring, 4);
             let (third, three) = claim(&consumer, &ring, 32);
@@ -269,7 +267,7 @@ mod tests {
     #[test]
     fn a_full_window_holds_claims_back_until_its_head_leaves() {
         let consumer = queue(12, 7);
-        let ring = CommitRing::new(8, 7, 4);
+        let ring = CommitRing::new(8, 7, Vec::new);
         let (first, one) = claim(&consumer, &ring, 5);
         let (second, two) = claim(&consumer, &ring, 5);
         assert_eq!(two.len(), 3, "cut at the window's end");
@@ -289,7 +287,7 @@ mod tests {
     #[should_panic(expected = "beyond the window")]
     fn a_block_of_another_queue_is_noticed() {
         let (ours, theirs) = (queue(4, 0), queue(4, 0));
-        let ring = CommitRing::new(4, 0, 4);
+        let ring = CommitRing::new(4, 0, Vec::new);
         let (first, _) = claim(&ours, &ring, 2);
         let (again, _) = claim(&theirs, &ring, 2);
         // Neither can leave: the head is elsewhere.

@@ -7,7 +7,7 @@ use kaido_xsk::Desc;
 use kaido_xsk::claim::DescRing;
 use kaido_xsk::ring::Producer;
 
-use super::SharedDevice;
+use super::{ReadySender, SharedDevice};
 use crate::batch::Batch;
 use crate::frame::Frame;
 use crate::pool::{FramePool, PoolCache};
@@ -18,7 +18,7 @@ pub struct MemoryQueue {
     pool: &'static FramePool,
     ring: Arc<DescRing>,
     incoming: Mutex<Producer<Desc, Arc<DescRing>>>,
-    sent: Mutex<VecDeque<Frame>>,
+    sent: Mutex<VecDeque<Desc>>,
 }
 
 impl MemoryQueue {
@@ -41,34 +41,52 @@ impl MemoryQueue {
     pub fn push(&self, frame: Frame) -> Result<(), Frame> {
         assert!(std::ptr::eq(frame.pool(), self.pool), "a frame of another pool");
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
-        let segments = frame.segments().count();
-        if (incoming.free() as usize) < segments {
+        if (incoming.free() as usize) < frame.segments().count() {
             return Err(frame);
         }
-        let mut left = segments;
-        frame.into_device(|addr, len| {
-            left -= 1;
-            let desc = Desc::new(addr, len);
-            incoming.push(&[if left > 0 { desc.continued() } else { desc }]);
+        describe(frame, |desc| {
+            incoming.push(&[desc]);
         });
         Ok(())
     }
 
-    /// Takes the oldest frame that was sent.
+    /// Takes the oldest packet that was sent.
     pub fn pop(&self) -> Option<Frame> {
-        self.sent().pop_front()
+        let (mut sent, mut packet) = (self.sent(), None::<Frame>);
+        loop {
+            let desc = sent.pop_front()?;
+            // SAFETY: handed over by `describe`, and taken out once.
+            let segment = unsafe { Frame::from_device(self.pool, desc.addr, desc.len) }?;
+            match &mut packet {
+                Some(head) => head.push_segment(segment),
+                None => packet = Some(segment),
+            }
+            if !desc.is_continued() {
+                return packet;
+            }
+        }
     }
 
-    fn sent(&self) -> MutexGuard<'_, VecDeque<Frame>> {
+    fn sent(&self) -> MutexGuard<'_, VecDeque<Desc>> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Hands a packet over: the descriptors of its buffers.
+fn describe(frame: Frame, mut each: impl FnMut(Desc)) {
+    let mut left = frame.segments().count();
+    frame.into_device(|addr, len| {
+        left -= 1;
+        let desc = Desc::new(addr, len);
+        each(if left > 0 { desc.continued() } else { desc });
+    });
 }
 
 /// Makes frames of descriptors, chains too.
 ///
 /// # Safety
 /// The descriptors' frames were handed over to the device and are taken back here, once.
-pub(super) unsafe fn assemble(pool: &'static FramePool, descs: &[Desc], batch: &mut Batch) {
+unsafe fn assemble(pool: &'static FramePool, descs: &[Desc], batch: &mut Batch) {
     let mut partial: Option<Frame> = None;
     for desc in descs {
         // SAFETY: as the caller says.
@@ -89,9 +107,29 @@ impl SharedDevice for MemoryQueue {
         unsafe { assemble(self.pool, descs, batch) };
     }
 
-    fn transmit(&self, _pool: &mut PoolCache, batch: &mut Batch) -> usize {
-        self.sent().extend(batch.drain(..));
+    fn transmit(&self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
+        // With the lock open, for which all workers wait.
+        let mut ready = Vec::with_capacity(batch.len());
+        let failed = self.prepare(pool, batch, &mut ready);
+        self.send(&ready);
+        failed
+    }
+}
+
+impl ReadySender for MemoryQueue {
+    fn prepare(&self, _pool: &mut PoolCache, batch: &mut Batch, ready: &mut Vec<Desc>) -> usize {
+        batch.drain(..).for_each(|frame| describe(frame, |desc| ready.push(desc)));
         0
+    }
+
+    fn send(&self, ready: &[Desc]) -> usize {
+        self.sent().extend(ready);
+        ready.len()
+    }
+
+    fn take_back(&self, ready: &[Desc], batch: &mut Batch) {
+        // SAFETY: handed over by `prepare`, and not sent.
+        unsafe { assemble(self.pool, ready, batch) };
     }
 }
 

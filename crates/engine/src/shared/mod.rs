@@ -33,10 +33,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use kaido_xsk::Desc;
 use kaido_xsk::claim::Block;
 
-use crate::batch::BATCH_MAX;
+use crate::batch::{BATCH_MAX, Batch};
 use crate::frame::Frame;
+use crate::pool::PoolCache;
 use crate::port::PortId;
 
 /// Most packets of a block: more would make the others wait longer for their turn, and fewer be taken too often.
@@ -107,24 +109,72 @@ impl Order {
     pub const KEPT: Self = Self::Kept { window: 1024 };
 }
 
+/// What a block puts out, until it is its turn to leave.
+#[derive(Debug, Default)]
+pub struct BlockOutput {
+    /// Packets whose descriptors are made: who sends them copies these.
+    pub(crate) ready: Vec<ReadyPackets>,
+    /// The others, in their order: preferred ones, and those of ports that make no descriptors.
+    pub(crate) departures: Vec<Departure>,
+}
+
+impl BlockOutput {
+    /// Where those of a port are.
+    pub(crate) fn of(&mut self, port: PortId) -> &mut ReadyPackets {
+        let at = self.ready.iter().position(|ready| ready.port == port).unwrap_or_else(|| {
+            let descs = Vec::with_capacity(BLOCK_MAX);
+            self.ready.push(ReadyPackets { port, descs, packets: 0, bytes: 0 });
+            self.ready.len() - 1
+        });
+        &mut self.ready[at]
+    }
+}
+
+/// Packets of a block that are ready to leave by a port.
+#[derive(Debug)]
+pub(crate) struct ReadyPackets {
+    pub(crate) port: PortId,
+    pub(crate) descs: Vec<Desc>,
+    pub(crate) packets: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Sends packets in two steps: any worker makes descriptors of those of its block, and who has the turn sends them.
+pub trait ReadySender: Send + Sync {
+    /// Makes descriptors of all packets of `batch`, which are the device's from here on, and adds them to `ready`; how many packets can
+    /// never be sent, and were released.
+    fn prepare(&self, pool: &mut PoolCache, batch: &mut Batch, ready: &mut Vec<Desc>) -> usize;
+
+    /// Sends packets that are prepared, from the front, as far as the device has room; how many descriptors, which are whole packets.
+    fn send(&self, ready: &[Desc]) -> usize;
+
+    /// Makes packets again of those that were prepared and not sent; `batch` has room for them.
+    fn take_back(&self, ready: &[Desc], batch: &mut Batch);
+
+    /// Has the device send what it was given.
+    fn push_out(&self, _pool: &mut PoolCache) {}
+}
+
 /// A frame on its way out of a block.
 #[derive(Debug)]
-pub struct Departure {
+pub(crate) struct Departure {
     /// Where it goes.
-    pub port: PortId,
+    pub(crate) port: PortId,
     /// The frame.
-    pub frame: Frame,
+    pub(crate) frame: Frame,
     /// It leaves before others that are ready with it.
-    pub high_priority: bool,
+    pub(crate) high_priority: bool,
 }
 
 /// What a worker's port of a shared queue has beside other ports.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shared {
     /// Where finished blocks wait for their turn; `None` when they need not.
-    pub(crate) commit: Option<Arc<CommitRing<Departure>>>,
+    pub(crate) commit: Option<Arc<CommitRing<BlockOutput>>>,
     /// What this worker has done on the queue.
     pub(crate) counters: Arc<SharedCounters>,
+    /// Its way out for blocks that leave in turn.
+    pub(crate) sender: Arc<dyn ReadySender>,
 }
 
 /// A block that a port has received and its worker has not finished.

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use kaido_xsk::Desc;
 use kaido_xsk::claim::{Claim, ClaimAttempts, SharedConsumer, SharedMemory, whole_packets};
 
-use super::{BLOCK_MAX, ClaimedBlock, CommitRing, Departure, Order, Shared, SharedCounters, cycles};
+use super::{
+    BLOCK_MAX, BlockOutput, ClaimedBlock, CommitRing, Order, ReadySender, Shared, SharedCounters, cycles,
+};
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::pool::PoolCache;
 use crate::port::Port;
 
 /// A device with one queue that all workers use at a time.
-pub trait SharedDevice: Send + Sync {
+pub trait SharedDevice: ReadySender {
     /// Memory of its RX ring.
     type Ring: SharedMemory<Desc> + std::fmt::Debug + Send + Sync;
 
@@ -58,7 +60,7 @@ pub trait SharedDevice: Send + Sync {
 pub struct SharedQueue<D: SharedDevice> {
     // Dropped before the device: a mapped ring keeps its socket open.
     ring: SharedConsumer<Desc, D::Ring>,
-    commit: Option<Arc<CommitRing<Departure>>>,
+    commit: Option<Arc<CommitRing<BlockOutput>>>,
     device: D,
 }
 
@@ -69,7 +71,9 @@ impl<D: SharedDevice> SharedQueue<D> {
         let ring = unsafe { SharedConsumer::new(device.ring()) };
         let commit = match order {
             Order::Free => None,
-            Order::Kept { window } => Some(Arc::new(CommitRing::new(window, ring.position(), BLOCK_MAX))),
+            Order::Kept { window } => {
+                Some(Arc::new(CommitRing::new(window, ring.position(), BlockOutput::default)))
+            }
         };
         Arc::new(Self { ring, commit, device })
     }
@@ -122,7 +126,25 @@ impl<D: SharedDevice> SharedPort<D> {
     }
 }
 
-impl<D: SharedDevice> Port for SharedPort<D> {
+impl<D: SharedDevice> ReadySender for SharedQueue<D> {
+    fn prepare(&self, pool: &mut PoolCache, batch: &mut Batch, ready: &mut Vec<Desc>) -> usize {
+        self.device.prepare(pool, batch, ready)
+    }
+
+    fn send(&self, ready: &[Desc]) -> usize {
+        self.device.send(ready)
+    }
+
+    fn take_back(&self, ready: &[Desc], batch: &mut Batch) {
+        self.device.take_back(ready, batch);
+    }
+
+    fn push_out(&self, pool: &mut PoolCache) {
+        self.device.push_out(pool);
+    }
+}
+
+impl<D: SharedDevice + 'static> Port for SharedPort<D> {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
         if self.claimed.is_some() {
             return;
@@ -175,7 +197,8 @@ impl<D: SharedDevice> Port for SharedPort<D> {
     }
 
     fn shared(&self) -> Option<Shared> {
-        Some(Shared { commit: self.queue.commit.clone(), counters: Arc::clone(&self.counters) })
+        let sender: Arc<dyn ReadySender> = Arc::clone(&self.queue) as _;
+        Some(Shared { commit: self.queue.commit.clone(), counters: Arc::clone(&self.counters), sender })
     }
 
     fn claimed(&mut self) -> Option<ClaimedBlock> {

@@ -3,15 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::shared::measure::{Burn, Load, measure};
-use kaido_engine::shared::{MemoryQueue, Order, SharedQueue, SharedTotals};
+use kaido_engine::shared::{MemoryQueue, Order, ReadySender, SharedDevice, SharedQueue, SharedTotals};
 use kaido_engine::{
-    Batch, DropReason, Frame, FramePool, Function, KernelPath, Output, Port, PortId, PortTotals, Worker,
-    WorkerSettings,
+    Batch, DropReason, Frame, FramePool, Function, KernelPath, Output, PoolCache, Port, PortId, PortTotals,
+    Worker, WorkerSettings,
 };
+use kaido_xsk::Desc;
+use kaido_xsk::claim::DescRing;
 
 #[test]
 fn a_million_packets_leave_once_and_in_order_from_four_workers() {
@@ -169,4 +171,121 @@ fn without_order_nothing_is_lost_either() {
         assert!(out == expected);
     }
     assert_eq!(totals.blocks, totals.drained);
+}
+
+/// A queue whose far end has room for so many packets, and behind them for so many buffers of those that are prepared: as a device has that
+/// sends between two looks.
+struct Narrow {
+    queue: MemoryQueue,
+    packets: AtomicUsize,
+    prepared: AtomicUsize,
+}
+
+impl ReadySender for Narrow {
+    fn prepare(&self, pool: &mut PoolCache, batch: &mut Batch, ready: &mut Vec<Desc>) -> usize {
+        self.queue.prepare(pool, batch, ready)
+    }
+
+    fn send(&self, ready: &[Desc]) -> usize {
+        let mut whole = ready.len().min(self.prepared.load(Ordering::Relaxed));
+        while whole > 0 && ready[whole - 1].is_continued() {
+            whole -= 1;
+        }
+        self.prepared.fetch_sub(whole, Ordering::Relaxed);
+        self.queue.send(&ready[..whole])
+    }
+
+    fn take_back(&self, ready: &[Desc], batch: &mut Batch) {
+        self.queue.take_back(ready, batch);
+    }
+}
+
+impl SharedDevice for Narrow {
+    type Ring = Arc<DescRing>;
+
+    fn ring(&self) -> Self::Ring {
+        self.queue.ring()
+    }
+
+    unsafe fn take(&self, descs: &[Desc], pool: &mut PoolCache, batch: &mut Batch) {
+        // SAFETY: the caller's promise.
+        unsafe { self.queue.take(descs, pool, batch) };
+    }
+
+    fn transmit(&self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
+        let fits = batch.len().min(self.packets.load(Ordering::Relaxed));
+        self.packets.fetch_sub(fits, Ordering::Relaxed);
+        let mut some: Batch = batch.drain(..fits).collect();
+        self.queue.transmit(pool, &mut some)
+    }
+}
+
+/// Sends everything back; what begins with P is preferred.
+struct Echo;
+
+impl Function for Echo {
+    fn name(&self) -> &'static str {
+        "echo"
+    }
+
+    fn process(&mut self, port: PortId, batch: &mut Batch, out: &mut Output<'_>) {
+        for frame in batch.drain(..) {
+            let before = out.set_high_priority(frame.data()[0] == b'P');
+            out.transmit(port, frame);
+            out.set_high_priority(before);
+        }
+    }
+
+    fn tick(&mut self, _out: &mut Output<'_>) {}
+}
+
+#[test]
+fn blocks_that_find_no_room_are_lost_but_for_what_is_preferred() {
+    let pool = FramePool::leak(256).unwrap();
+    let narrow = Narrow {
+        queue: MemoryQueue::new(pool, 64),
+        packets: AtomicUsize::new(1),
+        prepared: AtomicUsize::new(5),
+    };
+    let queue = SharedQueue::new(narrow, Order::KEPT);
+    let port: Box<dyn Port> = Box::new(queue.port());
+    let settings = WorkerSettings::default();
+    let mut worker = Worker::new(pool, vec![(port, KernelPath::None)], Box::new(Echo), settings);
+    let room = |packets, prepared| {
+        queue.device().packets.store(packets, Ordering::Relaxed);
+        queue.device().prepared.store(prepared, Ordering::Relaxed);
+    };
+    let send = |packets: &[&[u8]]| {
+        for packet in packets {
+            let frame = Frame::from_slice(packet, || pool.allocate()).unwrap();
+            queue.device().queue.push(frame).unwrap();
+        }
+    };
+    let sent = || -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| queue.device().queue.pop()).map(|frame| frame.to_vec()).collect()
+    };
+    // Three buffers.
+    let long = vec![b'l'; 2 * pool.frame_size().room() + 1];
+    send(&[b"a", b"b", b"P", b"c", &long, b"d"]);
+    assert_eq!(worker.step(), 6);
+    // The preferred one and three more; two buffers are left for the long one.
+    assert_eq!(sent(), [b"P".to_vec(), b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]);
+    let lost = |worker: &Worker, reason| {
+        let totals = PortTotals::of([&*worker.counters()], PortId(0));
+        let found = totals.drops.iter().find(|(found, _)| *found == reason).map_or(0, |&(_, count)| count);
+        (found, totals.tx_packets, totals.tx_bytes)
+    };
+    assert_eq!(lost(&worker, DropReason::TX_FULL), (2, 4, 4));
+    // Preferred ones wait, and others do not overtake them.
+    room(1, 9);
+    send(&[b"P1", b"P2", b"e"]);
+    assert_eq!(worker.step(), 3);
+    assert_eq!(sent(), [b"P1"]);
+    assert_eq!(lost(&worker, DropReason::TX_FULL), (3, 5, 6));
+    room(9, 9);
+    send(&[b"f"]);
+    worker.step();
+    assert_eq!(sent(), [b"P2".to_vec(), b"f".to_vec()]);
+    drop(worker);
+    assert_eq!(pool.free_frames(), 256);
 }

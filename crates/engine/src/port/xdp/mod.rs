@@ -15,7 +15,7 @@ mod shared;
 mod sockets;
 mod umem_rings;
 
-pub use peer::{NoKernel, RingPeer, ring_port};
+pub use peer::{NoKernel, RingPeer, RxPeer, TxPeer, ring_port, shared_ring_port};
 pub use shared::SharedXdp;
 pub use sockets::{TakeoverError, XdpSocket, XdpState};
 
@@ -215,8 +215,7 @@ fn bind(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Resul
             // SAFETY: as above, but for the rings, which are not used.
             let (socket, _) = unsafe { had.adopt(builder, fd, pool, options) }?;
             let (rings, _) = PeerRings::pair(had.fill, had.completion, had.rx, had.tx)?;
-            let Rings { fill, completion, rx, tx } = rings;
-            let rings = UmemRings::new(fill, completion, tx, InFlightFrames::new(pool.pool), 1);
+            let (rx, rings) = UmemRings::of(rings, InFlightFrames::new(pool.pool), 1);
             Ok((socket, rx, rings, None))
         }
     }
@@ -250,11 +249,10 @@ fn parts(
     }
     bound.identify(&socket);
     pool.sockets.note(bound, socket.descriptor());
-    let Rings { fill, completion, rx, tx } = rings;
     let segments_max = if options.multi_buffer { options.segments_max.max(1) } else { 1 };
     let home = Home { sockets: pool.sockets.clone(), socket: bound, fd: Arc::downgrade(socket.descriptor()) };
-    let rings = UmemRings::new(fill, completion, tx, held, segments_max).at_home(home);
-    (socket, rx, rings, None)
+    let (rx, rings) = UmemRings::of(rings, held, segments_max);
+    (socket, rx, rings.at_home(home), None)
 }
 
 /// Who is behind the rings of a port, beside what the rings themselves say.
@@ -305,15 +303,12 @@ fn push_out(owner: &impl RingOwner, rings: &mut UmemRings, pool: &mut PoolCache)
     }
 }
 
-/// Waits a moment for what was sent, before the socket is closed.
-fn linger(socket: &impl RingOwner, rings: &mut UmemRings) {
-    let mut pool = rings.pool().cache();
+/// Waits a moment for what was sent, before the socket is closed: until `turn`, which has the kernel send and takes back what it has sent,
+/// finds nothing more on its way.
+fn linger(mut turn: impl FnMut() -> bool) {
     let deadline = Instant::now() + LINGER;
-    push_out(socket, rings, &mut pool);
-    while rings.is_sending() && Instant::now() < deadline {
+    while turn() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_micros(100));
-        push_out(socket, rings, &mut pool);
-        rings.reap(&mut pool);
     }
 }
 
@@ -366,7 +361,7 @@ impl XdpPort {
 
 impl<S: RingOwner> Port for XdpPort<S> {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
-        if self.rings.is_sending() {
+        if self.rings.held.is_sending() {
             self.rings.reap(pool);
             if self.rings.has_backlog() {
                 push_out(&self.socket, &mut self.rings, pool);
@@ -377,28 +372,28 @@ impl<S: RingOwner> Port for XdpPort<S> {
             let mut descs = [Desc::default(); BATCH_MAX];
             let room = batch.remaining_capacity();
             let count = self.rx.receive(&mut descs[..room]);
-            descs[..count].iter().for_each(|&desc| self.rings.take_in(desc, &mut self.partial, batch));
+            self.rings.received(&descs[..count], &mut self.partial, batch);
             idle &= count == 0;
             if count < room {
                 break;
             }
         }
         let look = self.rings.fill(pool) || idle;
-        if self.busy_poll || look && self.rings.driver_sleeps() {
+        if self.busy_poll || look && self.rings.supply.driver_sleeps() {
             self.socket.wake_rx();
         }
     }
 
     fn transmit(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
         let failed = self.rings.enqueue(pool, batch);
-        if self.rings.is_sending() {
+        if self.rings.held.is_sending() {
             push_out(&self.socket, &mut self.rings, pool);
         }
         failed
     }
 
     fn losses(&mut self, report: &mut dyn FnMut(DropReason, u64)) {
-        self.rings.losses(self.socket.statistics(), report);
+        self.rings.account.losses(self.socket.statistics(), report);
     }
 
     fn backlog(&mut self) -> Option<u32> {
@@ -424,8 +419,15 @@ impl<S: RingOwner> Drop for XdpPort<S> {
     /// Waits a moment for what was sent, unless the socket is left to another. Then the fields drop in their order: socket, rings,
     /// frames.
     fn drop(&mut self) {
-        if !self.rings.leave(&mut self.partial) {
-            linger(&self.socket, &mut self.rings);
+        let Self { socket, rings, partial, .. } = self;
+        if rings.account.leave(&mut rings.held, partial) {
+            return;
         }
+        let mut pool = rings.held.pool().cache();
+        linger(|| {
+            push_out(socket, rings, &mut pool);
+            rings.reap(&mut pool);
+            rings.held.is_sending()
+        });
     }
 }

@@ -3,11 +3,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use kaido_xsk::{Desc, Error, PeerRings, Rings, Statistics};
+use kaido_xsk::ring::{Consumer, Producer};
+use kaido_xsk::{Desc, Error, PeerRings, RingMapping, RxRing, Statistics};
 
 use super::in_flight::InFlightFrames;
 use super::umem_rings::UmemRings;
-use super::{RingOwner, XdpOptions, XdpPort};
+use super::{RingOwner, SharedXdp, XdpOptions, XdpPort};
 use crate::pool::FramePool;
 
 /// Bytes that the kernel leaves free before a received packet (`XDP_PACKET_HEADROOM`).
@@ -37,8 +38,26 @@ impl RingOwner for NoKernel {
 /// The far end of a port over rings in memory.
 #[derive(Debug)]
 pub struct RingPeer {
-    pool: &'static FramePool,
-    rings: PeerRings,
+    /// Where packets are delivered.
+    pub rx: RxPeer,
+    /// Where packets come that the port sends.
+    pub tx: TxPeer,
+}
+
+/// The far end of a fill and an RX ring.
+#[derive(Debug)]
+pub struct RxPeer {
+    memory: PeerMemory,
+    fill: Consumer<u64, RingMapping<u64>>,
+    rx: Producer<Desc, RingMapping<Desc>>,
+}
+
+/// The far end of a TX and a completion ring.
+#[derive(Debug)]
+pub struct TxPeer {
+    memory: PeerMemory,
+    tx: Consumer<Desc, RingMapping<Desc>>,
+    completion: Producer<u64, RingMapping<u64>>,
 }
 
 /// A port over rings of the sizes that `options` name, and who is at their other end; packets are not chains. Frames to receive into
@@ -50,76 +69,147 @@ pub fn ring_port(
     pool: &'static FramePool,
     options: &XdpOptions,
 ) -> Result<(XdpPort<NoKernel>, RingPeer), Error> {
+    let (rx, rings, peer) = in_memory(pool, options)?;
+    Ok((XdpPort { socket: NoKernel, rx, rings, partial: None, busy_poll: false }, peer))
+}
+
+/// As [`ring_port`], of a queue that workers share.
+///
+/// # Errors
+/// As [`ring_port`].
+pub fn shared_ring_port(
+    pool: &'static FramePool,
+    options: &XdpOptions,
+) -> Result<(SharedXdp<NoKernel>, RingPeer), Error> {
+    let (rx, rings, peer) = in_memory(pool, options)?;
+    Ok((SharedXdp::over(NoKernel, rx, rings, false), peer))
+}
+
+fn in_memory(pool: &'static FramePool, options: &XdpOptions) -> Result<(RxRing, UmemRings, RingPeer), Error> {
     let XdpOptions { fill, completion, rx, tx, .. } = *options;
     let (rings, peer) = PeerRings::pair(fill, completion, rx, tx)?;
-    let Rings { fill, completion, rx, tx } = rings;
-    let rings = UmemRings::new(fill, completion, tx, InFlightFrames::new(pool), 1);
-    let port = XdpPort { socket: NoKernel, rx, rings, partial: None, busy_poll: false };
-    Ok((port, RingPeer { pool, rings: peer }))
+    let (rx, rings) = UmemRings::of(rings, InFlightFrames::new(pool), 1);
+    let PeerRings { fill, completion, rx: packets, tx } = peer;
+    let peer = RingPeer {
+        rx: RxPeer { memory: PeerMemory(pool), fill, rx: packets },
+        tx: TxPeer { memory: PeerMemory(pool), tx, completion },
+    };
+    Ok((rx, rings, peer))
 }
 
 impl RingPeer {
+    /// As [`RxPeer::deliver`].
+    pub fn deliver(&mut self, count: usize, write: impl FnMut(usize, &mut [u8]) -> usize) -> usize {
+        self.rx.deliver(count, write)
+    }
+
+    /// As [`TxPeer::take_sent`].
+    pub fn take_sent(&mut self, seen: impl FnMut(usize, &[u8])) -> usize {
+        self.tx.take_sent(seen)
+    }
+}
+
+impl RxPeer {
     /// Delivers up to `count` packets, as long as the port has given frames and the RX ring has room; how many. `write` makes the
     /// packet of a number in the room behind the kernel's headroom and says its length; one that is longer than the room is cut
     /// there.
     pub fn deliver(&mut self, count: usize, mut write: impl FnMut(usize, &mut [u8]) -> usize) -> usize {
+        self.deliver_each(count, |peer, number, chunk| {
+            let room = peer.memory.bytes(chunk, KERNEL_HEADROOM, None)?;
+            Some(write(number, room).min(room.len()))
+        })
+    }
+
+    /// As [`deliver`](Self::deliver), of `len` bytes that are what the frames hold: no packet is touched, as where a NIC writes them.
+    /// Says which [frame](FramePool::frame_of) each is in.
+    pub fn deliver_untouched(&mut self, count: usize, len: usize, mut given: impl FnMut(u64)) -> usize {
+        self.deliver_each(count, |peer, _, chunk| {
+            given(peer.memory.0.frame_of(chunk));
+            Some(len)
+        })
+    }
+
+    fn deliver_each(
+        &mut self,
+        count: usize,
+        mut packet: impl FnMut(&mut Self, usize, u64) -> Option<usize>,
+    ) -> usize {
         let mut done = 0;
         while done < count {
             let mut chunks = [0; BLOCK];
-            let room = (self.rings.rx.free() as usize).min(count - done).min(BLOCK);
-            let taken = self.rings.fill.pop(&mut chunks[..room]);
+            let room = self.rx.room_for((count - done).min(BLOCK));
+            let taken = self.fill.pop(&mut chunks[..room]);
             if taken == 0 {
                 break;
             }
             let mut descs = [Desc::default(); BLOCK];
             let mut delivered = 0;
             for &chunk in &chunks[..taken] {
-                let Some(room) = self.bytes(chunk, KERNEL_HEADROOM, None) else {
+                let Some(len) = packet(self, done + delivered, chunk) else {
                     debug_assert!(false, "a frame that is not in the pool was supplied");
                     continue;
                 };
-                let len = write(done + delivered, room).min(room.len());
-                let begin = self.pool.frame_begin(chunk) + KERNEL_HEADROOM as u64;
+                let begin = self.memory.0.frame_begin(chunk) + KERNEL_HEADROOM as u64;
                 descs[delivered] = Desc::new(begin, u32::try_from(len).unwrap_or(u32::MAX));
                 delivered += 1;
             }
-            done += self.rings.rx.push(&descs[..delivered]);
+            done += self.rx.push(&descs[..delivered]);
         }
         done
     }
+}
 
+impl TxPeer {
     /// Takes all that the port has sent, shows each packet, and gives the frames back; how many.
     pub fn take_sent(&mut self, mut seen: impl FnMut(usize, &[u8])) -> usize {
+        self.take_each(|peer, number, desc| {
+            let at = usize::try_from(desc.addr - peer.memory.0.frame_begin(desc.addr)).unwrap_or(usize::MAX);
+            if let Some(packet) = peer.memory.bytes(desc.addr, at, Some(desc.len as usize)) {
+                seen(number, packet);
+            }
+        })
+    }
+
+    /// As [`take_sent`](Self::take_sent), and looks at no packet: says which [frame](FramePool::frame_of) each is in.
+    pub fn take_untouched(&mut self, mut seen: impl FnMut(u64)) -> usize {
+        self.take_each(|peer, _, desc| seen(peer.memory.0.frame_of(desc.addr)))
+    }
+
+    fn take_each(&mut self, mut packet: impl FnMut(&mut Self, usize, &Desc)) -> usize {
         let mut done = 0;
         loop {
             let mut descs = [Desc::default(); BLOCK];
-            let room = (self.rings.completion.free() as usize).min(BLOCK);
-            let taken = self.rings.tx.pop(&mut descs[..room]);
+            let room = self.completion.room_for(BLOCK);
+            let taken = self.tx.pop(&mut descs[..room]);
             if taken == 0 {
                 return done;
             }
             let mut chunks = [0; BLOCK];
             for (desc, chunk) in descs[..taken].iter().zip(&mut chunks) {
-                let at = usize::try_from(desc.addr - self.pool.frame_begin(desc.addr)).unwrap_or(usize::MAX);
-                if let Some(packet) = self.bytes(desc.addr, at, Some(desc.len as usize)) {
-                    seen(done, packet);
-                }
+                packet(self, done, desc);
                 *chunk = desc.addr;
                 done += 1;
             }
-            self.rings.completion.push(&chunks[..taken]);
+            self.completion.push(&chunks[..taken]);
         }
     }
+}
 
+/// The frames that are lent to a peer.
+#[derive(Debug)]
+struct PeerMemory(&'static FramePool);
+
+impl PeerMemory {
     /// Bytes of the frame in which `address` lies, from `at` on, up to its end or `len` of them.
     fn bytes(&mut self, address: u64, at: usize, len: Option<usize>) -> Option<&mut [u8]> {
-        let (memory, whole) = self.pool.memory();
-        let begin = usize::try_from(self.pool.frame_begin(address)).ok().filter(|begin| *begin < whole)?;
-        let room = self.pool.frame_size().bytes().checked_sub(at)?;
+        let Self(pool) = self;
+        let (memory, whole) = pool.memory();
+        let begin = usize::try_from(pool.frame_begin(address)).ok().filter(|begin| *begin < whole)?;
+        let room = pool.frame_size().bytes().checked_sub(at)?;
         let len = len.map_or(Some(room), |len| (len <= room).then_some(len))?;
         // SAFETY: within a frame of the pool, whose memory is never unmapped and was zeroed at first. The port has lent the frame by
         // `FillRing::supply` or `TxRing::send` and does not touch it before it finds it in the RX or the completion ring, where
-        // this peer alone puts it; that it does after the slice is gone.
+        // its peer alone puts it; that it does after the slice is gone.
         Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().add(begin + at), len) })
     }
 }
@@ -206,12 +296,12 @@ mod tests {
     /// One buffer of a packet to the port, as far as it has given frames and takes packets.
     fn deliver_part(peer: &mut RingPeer, byte: u8, is_last: bool) -> bool {
         let mut chunk = [0];
-        if peer.rings.rx.free() == 0 || peer.rings.fill.pop(&mut chunk) == 0 {
+        if peer.rx.rx.free() == 0 || peer.rx.fill.pop(&mut chunk) == 0 {
             return false;
         }
-        peer.bytes(chunk[0], KERNEL_HEADROOM, Some(1)).unwrap()[0] = byte;
+        peer.rx.memory.bytes(chunk[0], KERNEL_HEADROOM, Some(1)).unwrap()[0] = byte;
         let desc = Desc::new(chunk[0] + KERNEL_HEADROOM as u64, 1);
-        peer.rings.rx.push(&[if is_last { desc } else { desc.continued() }]) == 1
+        peer.rx.rx.push(&[if is_last { desc } else { desc.continued() }]) == 1
     }
 
     proptest! {
@@ -262,8 +352,9 @@ mod tests {
                     _ => {
                         // What another port is told: this one has forgotten it.
                         cache = pool.cache();
-                        let state = port.rings.state(7, port.partial.take());
-                        prop_assert!(!port.rings.is_sending());
+                        let UmemRings { account, held, .. } = &mut port.rings;
+                        let state = account.state(held, 7, port.partial.take());
+                        prop_assert!(!port.rings.held.is_sending());
                         prop_assert_eq!(state.held.len() + pool.free_frames(), FRAMES);
                         prop_assert_eq!((state.filling + state.sending) as usize, state.held.len());
                         port.partial = port.rings.resume(&state);

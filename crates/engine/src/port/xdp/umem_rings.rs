@@ -1,20 +1,189 @@
-//! What a socket's owner keeps of it beside the RX ring: the rings by which frames go to the kernel and come back,
-//! and which frames the kernel has.
+//! The rings by which frames go to the kernel and come back, and what else a socket's owner keeps of it beside the RX ring.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-use kaido_xsk::{CompletionRing, Desc, FillRing, Statistics, TxRing};
+use arrayvec::ArrayVec;
+use kaido_xsk::{CompletionRing, Desc, FillRing, Rings, RxRing, Statistics, TxRing};
 
 use super::in_flight::InFlightFrames;
 use super::sockets::{Sockets, XdpSocket, XdpState};
-use crate::batch::{BATCH_MAX, Batch};
+use crate::batch::Batch;
 use crate::drop_reason::DropReason;
 use crate::frame::Frame;
+use crate::lent::{Alone, Lenders};
 use crate::pool::{FramePool, PoolCache};
 
 /// Frames that go to the kernel, or come back from it, in one go.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
+
+/// The rings by which the kernel gets frames to receive into, and gives back those that it has sent.
+#[derive(Debug)]
+pub(super) struct SupplyRings {
+    fill: FillRing,
+    completion: CompletionRing,
+}
+
+impl SupplyRings {
+    /// Whether the driver waits to be told of frames to receive into.
+    pub(super) fn driver_sleeps(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    /// Entries of the fill ring.
+    pub(super) fn fill_capacity(&self) -> u32 {
+        self.fill.capacity()
+    }
+
+    /// Gives the kernel frames to receive into, as long as a block of them is missing; whether it got any.
+    pub(super) fn fill<L: Lenders>(&mut self, held: &InFlightFrames<L>, pool: &mut PoolCache) -> bool {
+        // The account knows frames by their number alone.
+        if !std::ptr::eq(pool.pool(), held.pool()) {
+            return false;
+        }
+        let target = self.fill.capacity();
+        let block = BLOCK.min(target as usize);
+        let mut has_given = false;
+        while held.lacks_a_block(target) {
+            let mut chunks = ArrayVec::<u64, BLOCK>::new();
+            while chunks.len() < block {
+                let Some(frame) = pool.allocate() else { break };
+                frame.into_device(|addr, _| chunks.push(held.pool().frame_begin(addr)));
+            }
+            let taken = held.supply(&mut self.fill, &chunks, |frame| pool.release(frame));
+            has_given |= taken > 0;
+            if taken < block {
+                break;
+            }
+        }
+        has_given
+    }
+
+    /// Takes sent frames back.
+    pub(super) fn reap<L: Lenders>(&mut self, held: &InFlightFrames<L>, pool: &mut PoolCache) {
+        let mut chunks = [0; BLOCK];
+        while held.is_sending() {
+            let count = self.completion.reap(&mut chunks);
+            held.sent(&chunks[..count], |frame| pool.release(frame));
+            if count < chunks.len() {
+                return;
+            }
+        }
+    }
+}
+
+/// Packets whose frames are lent, to be sent.
+#[derive(Debug, Default)]
+pub(super) struct PreparedPackets {
+    pub(super) descs: ArrayVec<Desc, BLOCK>,
+    /// Packets that can never be sent, and were released.
+    pub(super) failed: usize,
+}
+
+/// Makes descriptors of packets from the front of `batch`, each in up to `segments_max` buffers, and of as many as `room` descriptors hold
+/// or [`BLOCK`].
+#[inline]
+pub(super) fn prepare<L: Lenders>(
+    held: &InFlightFrames<L>,
+    segments_max: usize,
+    room: usize,
+    pool: &mut PoolCache,
+    batch: &mut Batch,
+) -> PreparedPackets {
+    let mut prepared = PreparedPackets::default();
+    let mut free = room.min(BLOCK);
+    let (mut taken, mut can_all) = (0, true);
+    for frame in batch.iter() {
+        let count = buffers(frame, held.pool(), segments_max);
+        let Some(left) = free.checked_sub(count.unwrap_or(0)) else { break };
+        free = left;
+        can_all &= count.is_some();
+        taken += 1;
+    }
+    for frame in batch.drain(..taken) {
+        if can_all || buffers(&frame, held.pool(), segments_max).is_some() {
+            put_out(frame, &mut prepared.descs, held, pool);
+        } else {
+            pool.release(frame);
+            prepared.failed += 1;
+        }
+    }
+    held.lend_to_send(&prepared.descs);
+    prepared
+}
+
+/// Sends packets from the front of `batch`, as far as the TX ring had `room` when last seen: `send` puts descriptors into it and says how
+/// many it took. How many packets can never be sent, and were released.
+#[inline]
+pub(super) fn enqueue<L: Lenders>(
+    held: &InFlightFrames<L>,
+    segments_max: usize,
+    mut room: usize,
+    (pool, batch): (&mut PoolCache, &mut Batch),
+    mut send: impl FnMut(&[Desc]) -> usize,
+) -> usize {
+    let mut failed = 0;
+    while !batch.is_empty() {
+        let prepared = prepare(held, segments_max, room, pool, batch);
+        failed += prepared.failed;
+        let sent = send(&prepared.descs);
+        if sent < prepared.descs.len() {
+            // In front of the others.
+            let mut all = Batch::new();
+            take_back(held, &prepared.descs[sent..], &mut all);
+            all.extend(batch.drain(..));
+            *batch = all;
+            return failed;
+        }
+        if sent + prepared.failed == 0 {
+            return failed;
+        }
+        room -= sent;
+    }
+    failed
+}
+
+/// Buffers that a frame takes in the TX ring of a pool's socket; `None` when it can never be sent.
+#[inline]
+fn buffers(frame: &Frame, pool: &'static FramePool, segments_max: usize) -> Option<usize> {
+    // The kernel skips an empty buffer for good, and never gives it back.
+    let count = if frame.is_chained() {
+        frame.segments().filter(|part| !part.is_empty()).count()
+    } else {
+        usize::from(!frame.data().is_empty())
+    };
+    let ours = std::ptr::eq(frame.pool(), pool);
+    (ours && (1..=segments_max).contains(&count)).then_some(count)
+}
+
+/// Makes descriptors of a frame.
+#[inline]
+fn put_out<L: Lenders>(
+    frame: Frame,
+    descs: &mut ArrayVec<Desc, BLOCK>,
+    held: &InFlightFrames<L>,
+    pool: &mut PoolCache,
+) {
+    frame.into_device(|addr, len| {
+        let desc = Desc::new(addr, len);
+        if len > 0 {
+            descs.push(desc.continued());
+        } else {
+            held.lend_to_send(&[desc]);
+            held.unsent(&[desc], |frame, _| pool.release(frame));
+        }
+    });
+    if let Some(last) = descs.last_mut() {
+        last.options = 0;
+    }
+}
+
+/// Makes packets again of those that were prepared, for which there was no room.
+#[cold]
+pub(super) fn take_back<L: Lenders>(held: &InFlightFrames<L>, descs: &[Desc], batch: &mut Batch) {
+    let mut partial = None;
+    held.unsent(descs, |frame, is_continued| batch.push_segment(&mut partial, frame, is_continued));
+}
 
 /// Where a port leaves its socket if it is not to be closed with it.
 #[derive(Debug)]
@@ -24,108 +193,107 @@ pub(super) struct Home {
     pub(super) fd: Weak<OwnedFd>,
 }
 
-#[derive(Debug)]
-pub(super) struct UmemRings {
-    // The rings drop before the frames: a mapping keeps the socket alive.
-    fill: FillRing,
-    completion: CompletionRing,
-    tx: TxRing,
-    held: InFlightFrames,
-    /// Frames in the kernel's hands to receive into.
-    filling: usize,
-    /// Frames in the kernel's hands to send.
-    sending: usize,
-    /// Whether the kernel stopped before the end of the TX ring.
-    backlog: bool,
-    segments_max: usize,
+/// What is known of a socket beside its rings and frames.
+#[derive(Debug, Default)]
+pub(super) struct SocketAccount {
     reported: ReportedLosses,
-    /// Descriptors of one batch.
-    descs: Vec<Desc>,
     /// `None` where nobody is behind the rings.
     home: Option<Home>,
 }
 
-impl UmemRings {
-    pub(super) fn new(
-        fill: FillRing,
-        completion: CompletionRing,
-        tx: TxRing,
-        held: InFlightFrames,
-        segments_max: usize,
-    ) -> Self {
-        Self {
-            fill,
-            completion,
-            tx,
-            held,
-            filling: 0,
-            sending: 0,
-            backlog: false,
-            segments_max,
-            reported: ReportedLosses::default(),
-            descs: Vec::with_capacity(BATCH_MAX * segments_max),
-            home: None,
-        }
-    }
-
-    /// Has the socket be left at `home`, where those that close leave theirs.
-    pub(super) fn at_home(mut self, home: Home) -> Self {
-        self.home = Some(home);
-        self
-    }
-
-    /// Goes on with what another port knew of the socket; also the packet whose rest was not received yet.
-    pub(super) fn resume(&mut self, state: &XdpState) -> Option<Frame> {
-        self.held.resume(&state.held);
-        self.filling = state.filling as usize;
-        self.sending = state.sending as usize;
-        // What the kernel had not sent yet it is told to.
-        self.backlog = self.sending > 0;
-        let [rx_ring_full, rx_dropped, tx_invalid_descs] = state.losses;
-        self.reported.0 = Statistics { rx_ring_full, rx_dropped, tx_invalid_descs, ..Statistics::default() };
-        let (mut partial, mut whole) = (None, Batch::new());
-        for &(addr, len) in &state.partial {
-            self.take_in(Desc::new(addr, len).continued(), &mut partial, &mut whole);
-        }
-        partial
-    }
-
+impl SocketAccount {
     /// Leaves the socket to another port, or another process, where those that close do so; whether it did. Nothing is asked of the
     /// rings and the kernel any more.
-    pub(super) fn leave(&mut self, partial: &mut Option<Frame>) -> bool {
+    pub(super) fn leave<L: Lenders>(
+        &mut self,
+        held: &mut InFlightFrames<L>,
+        partial: &mut Option<Frame>,
+    ) -> bool {
         let Some(Home { sockets, socket, fd }) = self.home.take() else { return false };
         let Some(fd) = fd.upgrade() else { return false };
-        sockets.park(socket, fd, || self.state(socket.id, partial.take()))
+        sockets.park(socket, fd, || self.state(held, socket.id, partial.take()))
     }
 
     /// What is known of the socket, which is forgotten here.
-    pub(super) fn state(&mut self, id: u64, partial: Option<Frame>) -> XdpState {
+    pub(super) fn state<L: Lenders>(
+        &self,
+        held: &mut InFlightFrames<L>,
+        id: u64,
+        partial: Option<Frame>,
+    ) -> XdpState {
         let mut segments = Vec::new();
         if let Some(frame) = partial {
-            frame.into_device(|addr, len| {
-                self.held.lend(addr);
-                segments.push((addr, len));
-            });
+            frame.into_device(|addr, len| segments.push((addr, len)));
         }
+        let (held, [filling, sending]) = held.leave_all(&segments);
         let count = |frames: usize| u32::try_from(frames).unwrap_or(u32::MAX);
         let Statistics { rx_ring_full, rx_dropped, tx_invalid_descs, .. } = self.reported.0;
         XdpState {
             id,
-            held: self.held.leave_all(),
-            filling: count(std::mem::take(&mut self.filling) + segments.len()),
-            sending: count(std::mem::take(&mut self.sending)),
+            held,
+            filling: count(filling),
+            sending: count(sending),
             partial: segments,
             losses: [rx_ring_full, rx_dropped, tx_invalid_descs],
         }
     }
 
-    pub(super) fn pool(&self) -> &'static FramePool {
-        self.held.pool()
+    /// Says what the socket has dropped since the last call, by reason.
+    pub(super) fn losses(&mut self, now: Option<Statistics>, report: &mut dyn FnMut(DropReason, u64)) {
+        if let Some(now) = now {
+            self.reported.go_on(now, report);
+        }
+    }
+}
+
+/// The rings of a socket of one worker, but for the RX ring, and the frames that the kernel has.
+#[derive(Debug)]
+pub(super) struct UmemRings {
+    // The rings drop before the frames: a mapping keeps the socket alive.
+    pub(super) supply: SupplyRings,
+    pub(super) tx: TxRing,
+    pub(super) held: InFlightFrames<Alone>,
+    /// Whether the kernel stopped before the end of the TX ring.
+    backlog: bool,
+    pub(super) segments_max: usize,
+    pub(super) account: SocketAccount,
+}
+
+impl UmemRings {
+    /// Of all rings; also the RX ring.
+    pub(super) fn of(rings: Rings, held: InFlightFrames<Alone>, segments_max: usize) -> (RxRing, Self) {
+        let Rings { fill, completion, rx, tx } = rings;
+        let supply = SupplyRings { fill, completion };
+        let account = SocketAccount::default();
+        (rx, Self { supply, tx, held, backlog: false, segments_max, account })
     }
 
-    /// Whether the kernel has frames to send.
-    pub(super) fn is_sending(&self) -> bool {
-        self.sending > 0
+    /// Has the socket be left at `home`, where those that close leave theirs.
+    pub(super) fn at_home(mut self, home: Home) -> Self {
+        self.account.home = Some(home);
+        self
+    }
+
+    /// Goes on with what another port knew of the socket; also the packet whose rest was not received yet.
+    pub(super) fn resume(&mut self, state: &XdpState) -> Option<Frame> {
+        self.held.resume(&state.held, [state.filling as usize, state.sending as usize]);
+        // What the kernel had not sent yet it is told to.
+        self.backlog = self.held.is_sending();
+        let [rx_ring_full, rx_dropped, tx_invalid_descs] = state.losses;
+        self.account.reported.0 =
+            Statistics { rx_ring_full, rx_dropped, tx_invalid_descs, ..Statistics::default() };
+        let (mut partial, mut whole) = (None, Batch::new());
+        for &(addr, len) in &state.partial {
+            self.received(&[Desc::new(addr, len).continued()], &mut partial, &mut whole);
+        }
+        partial
+    }
+
+    /// Adds received buffers to their packets, of the first of which `partial` is what came before, and packets that are whole to the
+    /// batch.
+    #[inline]
+    pub(super) fn received(&self, descs: &[Desc], partial: &mut Option<Frame>, batch: &mut Batch) {
+        self.held.received(descs, |frame, is_continued| batch.push_segment(partial, frame, is_continued));
     }
 
     /// Whether the kernel stopped before it had sent all.
@@ -135,74 +303,17 @@ impl UmemRings {
 
     /// Whether frames are on their way out, or a block of frames to receive into is missing.
     pub(super) fn needs_poll(&self) -> bool {
-        self.is_sending() || self.lacks_a_block()
+        self.held.is_sending() || self.held.lacks_a_block(self.supply.fill_capacity())
     }
 
-    /// Whether there is room for a block of frames to receive into.
-    fn lacks_a_block(&self) -> bool {
-        let target = self.fill.capacity() as usize;
-        target.saturating_sub(self.filling) >= BLOCK.min(target)
-    }
-
-    /// Whether the driver waits to be told of frames to receive into.
-    pub(super) fn driver_sleeps(&self) -> bool {
-        self.fill.needs_wakeup()
-    }
-
-    /// Adds a received buffer to its packet, and the packet to the batch when that was the last.
-    #[inline]
-    pub(super) fn take_in(&mut self, desc: Desc, partial: &mut Option<Frame>, batch: &mut Batch) {
-        let Some(segment) = self.held.take_back(desc.addr, desc.len) else {
-            debug_assert!(false, "a frame that was not given came back");
-            return;
-        };
-        self.filling = self.filling.saturating_sub(1);
-        batch.push_segment(partial, segment, desc.is_continued());
-    }
-
-    /// Gives the kernel frames to receive into, as long as a block of them is missing; whether it got any.
+    /// As [`SupplyRings::fill`].
     pub(super) fn fill(&mut self, pool: &mut PoolCache) -> bool {
-        // The bookkeeping knows frames by their number alone.
-        if !std::ptr::eq(pool.pool(), self.held.pool()) {
-            return false;
-        }
-        let before = self.filling;
-        let block = BLOCK.min(self.fill.capacity() as usize);
-        let memory = self.held.pool();
-        while self.lacks_a_block() {
-            let mut chunks = [0; BLOCK];
-            let mut count = 0;
-            while let Some(chunk) = chunks[..block].get_mut(count) {
-                let Some(frame) = pool.allocate() else { break };
-                frame.into_device(|addr, _| *chunk = memory.frame_begin(addr));
-                self.held.lend(*chunk);
-                count += 1;
-            }
-            let taken = self.held.supply(&mut self.fill, &chunks[..count]);
-            self.filling += taken;
-            for &chunk in &chunks[taken..count] {
-                self.held.take_back(chunk, 0).into_iter().for_each(|frame| pool.release(frame));
-            }
-            if taken < block {
-                break;
-            }
-        }
-        self.filling > before
+        self.supply.fill(&self.held, pool)
     }
 
-    /// Takes sent frames back.
+    /// As [`SupplyRings::reap`].
     pub(super) fn reap(&mut self, pool: &mut PoolCache) {
-        let mut chunks = [0; BLOCK];
-        while self.sending > 0 {
-            let count = self.completion.reap(&mut chunks);
-            self.sending = self.sending.saturating_sub(count);
-            for &chunk in &chunks[..count] {
-                self.held.take_back(chunk, 0).into_iter().for_each(|frame| pool.release(frame));
-            }
-            if count < chunks.len() {
-                return;
-            }
-        }
+        self.supply.reap(&self.held, pool);
     }
 
     /// Free slots of the TX ring, when something is in it and the kernel must be called to send it.
@@ -219,77 +330,12 @@ impl UmemRings {
         self.tx.free() != free
     }
 
-    /// Puts frames from the front of `batch` into the TX ring, as far as there is room; how many can never be sent,
-    /// and were released.
+    /// As [`enqueue`].
     pub(super) fn enqueue(&mut self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
         self.reap(pool);
-        let mut room = self.tx.free() as usize;
-        let mut taken = 0;
-        for frame in batch.iter() {
-            let count = self.buffers(frame).unwrap_or(0);
-            if count > room {
-                break;
-            }
-            room -= count;
-            taken += 1;
-        }
-        let mut failed = 0;
-        for frame in batch.drain(..taken) {
-            if self.buffers(&frame).is_some() {
-                self.put_out(frame, pool);
-            } else {
-                pool.release(frame);
-                failed += 1;
-            }
-        }
-        if !self.descs.is_empty() {
-            self.send_descs();
-        }
-        failed
-    }
-
-    /// Buffers that a frame takes in the TX ring; `None` when it can never be sent.
-    #[inline]
-    fn buffers(&self, frame: &Frame) -> Option<usize> {
-        // The kernel skips an empty buffer for good, and never gives it back.
-        let count = if frame.is_chained() {
-            frame.segments().filter(|part| !part.is_empty()).count()
-        } else {
-            usize::from(!frame.data().is_empty())
-        };
-        let ours = std::ptr::eq(frame.pool(), self.held.pool());
-        (ours && (1..=self.segments_max).contains(&count)).then_some(count)
-    }
-
-    /// Makes descriptors of a frame, which is the kernel's from here on.
-    #[inline]
-    fn put_out(&mut self, frame: Frame, pool: &mut PoolCache) {
-        let (held, descs) = (&mut self.held, &mut self.descs);
-        frame.into_device(|addr, len| {
-            held.lend(addr);
-            if len > 0 {
-                descs.push(Desc::new(addr, len).continued());
-            } else {
-                held.take_back(addr, 0).into_iter().for_each(|frame| pool.release(frame));
-            }
-        });
-        if let Some(last) = self.descs.last_mut() {
-            last.options = 0;
-        }
-    }
-
-    fn send_descs(&mut self) {
-        let sent = self.held.send(&mut self.tx, &self.descs);
-        debug_assert_eq!(sent, self.descs.len(), "there was room for all");
-        self.sending += sent;
-        self.descs.clear();
-    }
-
-    /// Says what the socket has dropped since the last call, by reason.
-    pub(super) fn losses(&mut self, now: Option<Statistics>, report: &mut dyn FnMut(DropReason, u64)) {
-        if let Some(now) = now {
-            self.reported.go_on(now, report);
-        }
+        let Self { tx, held, segments_max, .. } = self;
+        let room = tx.free() as usize;
+        enqueue(held, *segments_max, room, (pool, batch), |descs| held.send(tx, descs))
     }
 }
 

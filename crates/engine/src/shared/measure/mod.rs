@@ -1,6 +1,7 @@
 //! Measures a shared queue by itself: a ring in memory that holds all packets from the start, a function of adjustable cost, and
 //! 1..N workers. What a device or a generator would cost is not in it.
 
+mod nic;
 mod prefilled;
 mod round_trip;
 mod simulate;
@@ -11,16 +12,17 @@ pub use simulate::{Simulated, simulate};
 use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::prefilled::Prefilled;
-use super::{Order, SharedQueue, SharedTotals, cycles};
+use self::nic::NicReport;
+use self::prefilled::{Outcome, Prefilled};
+use super::{Order, SharedDevice, SharedQueue, SharedTotals, cycles};
 use crate::batch::Batch;
 use crate::function::{Function, Output};
 use crate::polling::WorkerSettings;
 use crate::pool::FramePool;
-use crate::port::{KernelPath, Port, PortId};
+use crate::port::{KernelPath, Port, PortId, XdpOptions, shared_ring_port};
 use crate::reorder::Reordering;
 use crate::worker::{Worker, WorkerHandle};
 
@@ -136,49 +138,101 @@ impl Function for EchoWorkload {
 /// Frames that a pool must have for each worker: those of its cache, of its block, and of the blocks that wait.
 pub const FRAMES_PER_WORKER: usize = 512;
 
+/// Frames that a pool must have beside those for [`measure_rings`]: what lies in the fill and the RX ring.
+pub const FRAMES_IN_RINGS: usize = 4096;
+
 /// Runs one load over frames of `pool`, which has [`FRAMES_PER_WORKER`], and one for each packet of the order's window.
 ///
 /// # Errors
 /// When a thread cannot be made or has panicked, or the pool has too few frames.
 pub fn measure(pool: &'static FramePool, load: Load) -> io::Result<SharedReport> {
     let queue = SharedQueue::new(Prefilled::new(pool, load.packets), load.order);
-    let stop = Arc::new(AtomicBool::new(false));
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut workers = Vec::new();
-    for number in 0..load.workers {
-        let settings = WorkerSettings {
-            cpu: (load.workers <= cpus).then_some(number),
-            // Where there are fewer cores than threads, whom all wait for must get one.
-            spin_rounds: Some(256),
-            yield_rounds: u32::MAX,
-            ..WorkerSettings::default()
-        };
-        let port: Box<dyn Port> = Box::new(queue.port());
-        let function = Box::new(EchoWorkload(load.burn));
-        let worker = Worker::new(pool, vec![(port, KernelPath::None)], function, settings);
-        workers.push(worker.spawn(format!("shared-{number}"), stop.clone())?);
-    }
+    let workers = Workers::start(pool, &queue, load)?;
     let (began, began_cycles) = (Instant::now(), cycles::now());
     queue.device().open();
-    let counters: Vec<_> = workers.iter().map(|worker| worker.counters().clone()).collect();
-    let ended = workers.into_iter().map(WorkerHandle::join).filter(|&orderly| orderly).count();
-    let (elapsed, elapsed_cycles) = (began.elapsed(), cycles::now().saturating_sub(began_cycles));
-    if ended < load.workers {
-        return Err(io::Error::other("a worker panicked"));
-    }
+    let counters = workers.join()?;
+    let took = (began.elapsed(), cycles::now().saturating_sub(began_cycles));
     if queue.device().is_starved() {
         return Err(io::Error::other("the pool has too few frames for the workers and the window"));
     }
-    let sent = queue.device().outcome();
-    Ok(SharedReport {
-        load,
-        elapsed,
-        elapsed_cycles,
-        workers: counters.iter().filter_map(|counters| counters.shared(PortId(0))).collect(),
-        reordering: sent.reordering,
-        lost: sent.lost,
-        repeated: sent.repeated,
-    })
+    Ok(report(load, took, &counters, &queue.device().outcome()))
+}
+
+/// As [`measure`], over the rings of an AF_XDP socket that lie in memory, with all that a shared socket keeps of frames. Two threads of
+/// this process are the NIC, on the CPUs behind those of the workers: they move frames from ring to ring, and touch no packet. The pool
+/// has [`FRAMES_IN_RINGS`] more.
+///
+/// # Errors
+/// As [`measure`]; [`io::ErrorKind::TimedOut`] when nothing was sent for seconds.
+pub fn measure_rings(pool: &'static FramePool, load: Load) -> io::Result<SharedReport> {
+    // A TX ring for all frames: one that is full loses packets.
+    let all = u32::try_from(pool.frames().next_power_of_two()).map_err(io::Error::other)?;
+    let options = XdpOptions { tx: all, completion: all, ..XdpOptions::default() };
+    let (device, peer) = shared_ring_port(pool, &options).map_err(io::Error::other)?;
+    let queue = SharedQueue::new(device, load.order);
+    let workers = Workers::start(pool, &queue, load)?;
+    let first = load.workers;
+    let nic_cpus = (first + nic::THREADS <= cpus()).then_some([first, first + 1]);
+    let sent = nic::run(pool, peer, load.packets, nic_cpus);
+    workers.stop.store(true, Ordering::Release);
+    let counters = workers.join()?;
+    let NicReport { outcome, elapsed, elapsed_cycles } = sent?;
+    Ok(report(load, (elapsed, elapsed_cycles), &counters, &outcome))
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Workers that run.
+struct Workers {
+    handles: Vec<WorkerHandle>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Workers {
+    fn start<D: SharedDevice + 'static>(
+        pool: &'static FramePool,
+        queue: &Arc<SharedQueue<D>>,
+        load: Load,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut handles = Vec::new();
+        for number in 0..load.workers {
+            let settings = WorkerSettings {
+                cpu: (load.workers <= cpus()).then_some(number),
+                // Where there are fewer cores than threads, whom all wait for must get one.
+                spin_rounds: Some(256),
+                yield_rounds: u32::MAX,
+                ..WorkerSettings::default()
+            };
+            let port: Box<dyn Port> = Box::new(queue.port());
+            let function = Box::new(EchoWorkload(load.burn));
+            let worker = Worker::new(pool, vec![(port, KernelPath::None)], function, settings);
+            handles.push(worker.spawn(format!("shared-{number}"), stop.clone())?);
+        }
+        Ok(Self { handles, stop })
+    }
+
+    /// Waits for their end; what they have counted.
+    fn join(self) -> io::Result<Vec<SharedTotals>> {
+        let counters: Vec<_> = self.handles.iter().map(|worker| worker.counters().clone()).collect();
+        let ended = self.handles.into_iter().map(WorkerHandle::join).filter(|&orderly| orderly).count();
+        if ended < counters.len() {
+            return Err(io::Error::other("a worker panicked"));
+        }
+        Ok(counters.iter().filter_map(|counters| counters.shared(PortId(0))).collect())
+    }
+}
+
+fn report(
+    load: Load,
+    (elapsed, elapsed_cycles): (Duration, u64),
+    workers: &[SharedTotals],
+    sent: &Outcome,
+) -> SharedReport {
+    let &Outcome { reordering, lost, repeated } = sent;
+    SharedReport { load, elapsed, elapsed_cycles, workers: workers.to_vec(), reordering, lost, repeated }
 }
 
 #[cfg(test)]
@@ -200,6 +254,22 @@ mod tests {
                 assert_eq!(report.reordering.reordered, 0, "{load:?}");
             }
             assert_eq!(pool.free_frames(), 4096, "{load:?}");
+        }
+    }
+
+    #[test]
+    fn every_packet_comes_back_through_the_rings() {
+        let load = Load { order: Order::Free, workers: 1, packets: 40_000, burn: Burn { steps: 3 } };
+        let loads = [(Order::Free, 3), (Order::KEPT, 1), (Order::KEPT, 3)];
+        for load in loads.map(|(order, workers)| Load { order, workers, ..load }).into_iter().chain([load]) {
+            let pool = FramePool::leak(FRAMES_IN_RINGS + 4 * FRAMES_PER_WORKER).unwrap();
+            let report = measure_rings(pool, load).unwrap();
+            assert_eq!((report.lost, report.repeated), (0, 0), "{load:?}");
+            assert_eq!(report.totals().packets, load.packets.into());
+            if load.order != Order::Free || load.workers == 1 {
+                assert_eq!(report.reordering.reordered, 0, "{load:?}");
+            }
+            assert_eq!(pool.free_frames(), pool.frames(), "{load:?}");
         }
     }
 

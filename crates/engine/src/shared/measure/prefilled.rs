@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
+use arrayvec::ArrayVec;
 use kaido_xsk::Desc;
 use kaido_xsk::claim::DescRing;
 use kaido_xsk::ring::Memory;
 
-use crate::batch::Batch;
+use crate::batch::{BATCH_MAX, Batch};
+use crate::frame::Frame;
 use crate::pool::{FramePool, PoolCache};
 use crate::reorder::{ReorderMeter, Reordering};
-use crate::shared::SharedDevice;
+use crate::shared::{ReadySender, SharedDevice};
 
 /// Bytes of a packet.
 const PACKET_LEN: usize = 64;
@@ -45,6 +47,23 @@ pub(super) struct Outcome {
     pub(super) reordering: Reordering,
     pub(super) lost: u64,
     pub(super) repeated: u64,
+}
+
+impl Outcome {
+    /// Of so many packets, by the sequence numbers of those that have left.
+    pub(super) fn of(packets: u32, sent: impl Iterator<Item = u32>) -> Self {
+        let mut meter = ReorderMeter::new();
+        let mut seen = vec![false; packets as usize];
+        let mut repeated = 0;
+        for sequence in sent {
+            meter.arrived(sequence.into());
+            if let Some(seen) = seen.get_mut(sequence as usize) {
+                repeated += u64::from(std::mem::replace(seen, true));
+            }
+        }
+        let lost = seen.iter().filter(|&&seen| !seen).count() as u64;
+        Self { reordering: meter.counts(), lost, repeated }
+    }
 }
 
 impl Prefilled {
@@ -81,18 +100,25 @@ impl Prefilled {
 
     /// What has left, when all workers have ended.
     pub(super) fn outcome(&self) -> Outcome {
-        let mut meter = ReorderMeter::new();
-        let mut seen = vec![false; self.log.len()];
-        let mut repeated = 0;
         let sent = self.sent.0.load(Ordering::Acquire);
-        for sequence in self.log.iter().take(sent).map(|entry| entry.load(Ordering::Relaxed)) {
-            meter.arrived(sequence.into());
-            if let Some(seen) = seen.get_mut(sequence as usize) {
-                repeated += u64::from(std::mem::replace(seen, true));
-            }
+        Outcome::of(self.packets, self.log.iter().take(sent).map(|entry| entry.load(Ordering::Relaxed)))
+    }
+
+    /// What the far end gets of a packet: its sequence number. The frame is done with.
+    fn describe(&self, frame: Frame, pool: &mut PoolCache) -> Desc {
+        let sequence = self.sequence_of(frame.address()).load(Ordering::Relaxed);
+        pool.release(frame);
+        Desc::new(sequence.into(), 0)
+    }
+
+    /// Notes what has left. In order where the callers are.
+    fn note(&self, sent: &[Desc]) {
+        // AcqRel: who finds all sent sees the whole log.
+        let place = self.sent.0.fetch_add(sent.len(), Ordering::AcqRel);
+        for (entry, desc) in self.log.iter().skip(place).zip(sent) {
+            #[allow(clippy::cast_possible_truncation)] // It was a sequence number.
+            entry.store(desc.addr as u32, Ordering::Relaxed);
         }
-        let lost = seen.iter().filter(|&&seen| !seen).count() as u64;
-        Outcome { reordering: meter.counts(), lost, repeated }
     }
 
     /// Where the sequence number of the frame at an address stands.
@@ -125,16 +151,29 @@ impl SharedDevice for Prefilled {
     }
 
     fn transmit(&self, pool: &mut PoolCache, batch: &mut Batch) -> usize {
-        // AcqRel: who finds all sent sees the whole log. In order where the callers are.
-        let place = self.sent.0.fetch_add(batch.len(), Ordering::AcqRel);
-        for (entry, frame) in self.log.iter().skip(place).zip(batch.drain(..)) {
-            entry.store(self.sequence_of(frame.address()).load(Ordering::Relaxed), Ordering::Relaxed);
-            pool.release(frame);
-        }
+        let mut ready = ArrayVec::<Desc, BATCH_MAX>::new();
+        batch.drain(..).for_each(|frame| ready.push(self.describe(frame, pool)));
+        self.note(&ready);
         0
     }
 
     fn is_exhausted(&self) -> bool {
         self.is_starved() || self.sent.0.load(Ordering::Acquire) >= self.log.len()
+    }
+}
+
+impl ReadySender for Prefilled {
+    fn prepare(&self, pool: &mut PoolCache, batch: &mut Batch, ready: &mut Vec<Desc>) -> usize {
+        ready.extend(batch.drain(..).map(|frame| self.describe(frame, pool)));
+        0
+    }
+
+    fn send(&self, ready: &[Desc]) -> usize {
+        self.note(ready);
+        ready.len()
+    }
+
+    fn take_back(&self, _ready: &[Desc], _batch: &mut Batch) {
+        // All that is prepared is sent.
     }
 }
