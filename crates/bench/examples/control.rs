@@ -10,7 +10,7 @@ fn main() -> Result<(), BenchError> {
     let usual = ControlPlan::default();
     let sessions = numbers.next().unwrap_or(usual.sessions);
     let shape = Shape::ALL.into_iter().find(named).unwrap_or(usual.shape);
-    let plan = ControlPlan { sessions, window: numbers.next().unwrap_or(usual.window), shape, store: None };
+    let plan = ControlPlan { sessions, window: numbers.next().unwrap_or(usual.window), shape, ..usual };
     print!("{}", measure_control(&plan, &AtomicBool::new(false), &|line| eprintln!("{line}"))?);
     Ok(())
 }

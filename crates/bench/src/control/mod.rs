@@ -16,11 +16,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use kaido_engine::FramePool;
 use kaido_n4::Volume;
 use kaido_store::Durability;
 use kaido_upf::control::{CountersInUse, Upf};
-use kaido_upf::node::Node;
+use kaido_upf::node::{Node, NodeSettings};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
@@ -29,7 +28,7 @@ use self::restart::StoreFolder;
 pub use self::restart::StoreResult;
 use self::restart::durability_name;
 use self::server::Server;
-use self::traffic::{BURST, Traffic};
+use self::traffic::{Traffic, WorkerPlace};
 use self::wire::Request;
 use crate::BenchError;
 use crate::frames::Family;
@@ -54,13 +53,15 @@ pub struct ControlPlan {
     pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
+    /// Workers that forward packets of other sessions meanwhile.
+    pub workers: usize,
     /// What the sessions are to survive, and where the store is; nothing without.
     pub store: Option<(Durability, PathBuf)>,
 }
 
 impl Default for ControlPlan {
     fn default() -> Self {
-        Self { sessions: 500_000, shape: Shape::Plain, window: 64, store: None }
+        Self { sessions: 500_000, shape: Shape::Plain, window: 64, workers: 1, store: None }
     }
 }
 
@@ -90,6 +91,10 @@ pub struct PhaseResult {
 pub struct TrafficResult {
     /// Sessions that they belong to.
     pub sessions: u32,
+    /// Workers that forward them.
+    pub workers: usize,
+    /// Whether each has a CPU that neither another nor PFCP uses; else they rest after each burst.
+    pub apart: bool,
     /// Packets in all.
     pub packets: u64,
     /// Packets lost.
@@ -105,7 +110,7 @@ pub struct ControlReport {
     pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
-    /// CPUs of the control thread, and of client and traffic; none where the kernel chose.
+    /// CPUs of the control thread, and of the client; none where the kernel chose.
     pub cpus: Option<[usize; 2]>,
     /// Establishment, modification, deletion.
     pub phases: Vec<PhaseResult>,
@@ -167,8 +172,10 @@ pub fn measure_control(
     let before = MachineState::now();
     let sessions = plan.sessions.min(SESSIONS_MAX);
     let all = sessions + FORWARDED;
-    let pool = FramePool::leak(4 * BURST)?;
-    let settings = crate::node::settings(Family::V4, plan.shape, all);
+    let settings = NodeSettings {
+        workers_share_sessions: plan.workers > 1,
+        ..crate::node::settings(Family::V4, plan.shape, all)
+    };
     let folder = plan.store.as_ref().map(|(durability, at)| StoreFolder::new(at, *durability)).transpose()?;
     let (node, events) = match &folder {
         Some(folder) => Node::over(settings.clone(), folder.memory()?)?,
@@ -176,14 +183,16 @@ pub fn measure_control(
     };
     let mut upf = Upf::new(node.clone(), events, Vec::new())?;
     upf.restore().claim_counters(CountersInUse::default(), |_| Volume::default())?;
-    let cpus = two_cpus();
+    let allowed = allowed_cpus();
+    let cpus = allowed.first_chunk().copied();
+    let places = worker_places(plan.workers, &allowed);
     let opened = folder.as_ref().map(StoreFolder::open).transpose()?;
     let server = Server::start(upf, cpus.map(|[first, _]| first), opened)?;
     let pinned = PinnedThread::to(cpus.map(|[_, second]| second));
     let mut client = Client::new(server.address, plan.shape, all, plan.window)?;
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
-    let traffic = Traffic::start(&node, pool, (plan.shape, FORWARDED), cpus.map(|[_, second]| second))?;
+    let traffic = Traffic::start(&node, (plan.shape, FORWARDED), &places)?;
     let (mut phases, mut memory) = (Vec::new(), MemoryResult::new(sessions, plan.shape, 0));
     let mut store = None;
     for request in [Request::Establish, Request::Modify, Request::Delete] {
@@ -233,7 +242,13 @@ pub fn measure_control(
         phases,
         memory,
         store,
-        traffic: TrafficResult { sessions: FORWARDED, packets, lost: 0 },
+        traffic: TrafficResult {
+            sessions: FORWARDED,
+            workers: places.len(),
+            apart: places.iter().all(|place| !place.rests),
+            packets,
+            lost: 0,
+        },
     })
 }
 
@@ -250,11 +265,21 @@ fn rules(shape: Shape) -> String {
     kinds.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// The first two CPUs that this process may use, if it may use as many.
-fn two_cpus() -> Option<[usize; 2]> {
-    let allowed = sched_getaffinity(None).ok()?;
-    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    Some([cpus.next()?, cpus.next()?])
+/// The CPUs that this process may use.
+fn allowed_cpus() -> Vec<usize> {
+    let is_allowed = sched_getaffinity(None).ok();
+    let is_allowed = |cpu: &usize| is_allowed.as_ref().is_some_and(|allowed| allowed.is_set(*cpu));
+    (0..CpuSet::MAX_CPU).filter(is_allowed).collect()
+}
+
+/// Where so many workers run: on a CPU each behind those of PFCP and its client, or all on the client's.
+fn worker_places(workers: usize, allowed: &[usize]) -> Vec<WorkerPlace> {
+    let apart = allowed.get(2..).filter(|behind| behind.len() >= workers);
+    let place = |number: usize| WorkerPlace {
+        cpu: apart.map_or(allowed.get(1), |behind| behind.get(number)).copied(),
+        rests: apart.is_none(),
+    };
+    (0..workers).map(place).collect()
 }
 
 /// This thread on a CPU, until dropped.
@@ -328,8 +353,17 @@ impl fmt::Display for ControlReport {
                 store.durability, store.octets_per_session, store.restarted, store.restart_seconds
             )?;
         }
-        let TrafficResult { sessions, packets, lost } = self.traffic;
-        writeln!(f, "forwarded meanwhile, for {sessions} other sessions: {packets} packets, {lost} lost")?;
+        let TrafficResult { sessions, workers, apart, packets, lost } = self.traffic;
+        let by = match (workers, apart) {
+            (1, false) => "by a worker on the client's CPU".to_owned(),
+            (1, true) => "by a worker with a CPU of its own".to_owned(),
+            (_, false) => format!("by {workers} workers on the client's CPU"),
+            (_, true) => format!("by {workers} workers with a CPU each"),
+        };
+        writeln!(
+            f,
+            "forwarded meanwhile {by}, for {sessions} other sessions: {packets} packets, {lost} lost"
+        )?;
         let Machine { cpu, cores, kernel, load_average: [first, last], .. } = &self.machine;
         let steal = self.machine.steal_percent.map_or("unknown".to_owned(), |steal| format!("{steal:.1} %"));
         writeln!(
@@ -360,9 +394,20 @@ mod tests {
     }
 
     #[test]
+    fn workers_have_cpus_of_their_own_where_there_are_enough() {
+        let places = |workers, cpus: &[usize]| -> Vec<_> {
+            worker_places(workers, cpus).iter().map(|place| (place.cpu, place.rests)).collect()
+        };
+        assert_eq!(places(2, &[1, 3, 5, 7]), [(Some(5), false), (Some(7), false)]);
+        assert_eq!(places(3, &[1, 3, 5, 7]), [(Some(3), true); 3]);
+        assert_eq!(places(1, &[4, 6]), [(Some(6), true)]);
+        assert_eq!(places(1, &[4]), [(None, true)]);
+    }
+
+    #[test]
     fn every_request_is_answered_and_no_packet_lost() {
         for shape in Shape::ALL {
-            let report = measured(&ControlPlan { sessions: 500, shape, window: 16, store: None });
+            let report = measured(&ControlPlan { sessions: 500, shape, window: 16, workers: 2, store: None });
             assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [500; 3]);
             assert!(report.traffic.packets > 0);
             assert_eq!((report.memory.sessions, report.memory.goal), (500, None));
@@ -375,7 +420,8 @@ mod tests {
     fn all_sessions_are_there_again_after_a_start_from_the_store() {
         for durability in [Durability::Process, Durability::Disk] {
             let store = Some((durability, std::env::temp_dir()));
-            let report = measured(&ControlPlan { sessions: 500, shape: Shape::Mixed, window: 16, store });
+            let report =
+                measured(&ControlPlan { sessions: 500, shape: Shape::Mixed, window: 16, workers: 2, store });
             let store = report.store.unwrap();
             assert_eq!(store.restarted, 500 + FORWARDED as usize);
             assert!(store.octets_per_session > 100.0 && report.to_string().contains("forwarded again"));

@@ -1,4 +1,4 @@
-//! Packets that are forwarded meanwhile: a worker turned by a thread of its own, every packet of which must come out.
+//! Packets that are forwarded meanwhile: workers turned by a thread each, every packet of which must come out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,30 +21,43 @@ pub(crate) const BURST: usize = 128;
 const REST: Duration = Duration::from_millis(1);
 const FRAME_BYTES: usize = 128;
 
-/// The thread that forwards.
+/// The threads that forward, each a worker of the node.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     packets: Arc<AtomicU64>,
-    thread: JoinHandle<Result<(), BenchError>>,
+    threads: Vec<JoinHandle<Result<(), BenchError>>>,
+}
+
+/// Where a worker runs, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerPlace {
+    pub(crate) cpu: Option<usize>,
+    /// Rests between bursts, because others need the CPU.
+    pub(crate) rests: bool,
 }
 
 impl Traffic {
     /// Forwards packets of so many sessions of a shape, the node's first, in both directions, until stopped or until one is
-    /// lost or wrong.
+    /// lost or wrong: a worker at each place.
     pub(crate) fn start(
         node: &Arc<Node>,
-        pool: &'static FramePool,
         sessions: (Shape, u32),
-        cpu: Option<usize>,
+        places: &[WorkerPlace],
     ) -> Result<Self, BenchError> {
-        let mut forwarder = Forwarder::new(node, pool, BURST)?;
+        let pool = FramePool::leak(4 * BURST * places.len())?;
         let (stop, packets) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, counted) = (stop.clone(), packets.clone());
-        let thread = std::thread::Builder::new().name("traffic".to_owned()).spawn(move || {
-            pin(cpu);
-            forward(&mut forwarder, &mut Frames::new(pool, BURST), sessions, &stopped, &counted)
-        })?;
-        Ok(Self { stop, packets, thread })
+        let mut threads = Vec::new();
+        for (number, &place) in places.iter().enumerate() {
+            let mut forwarder = Forwarder::new(node, pool, BURST)?;
+            let (stopped, counted) = (stop.clone(), packets.clone());
+            let thread = std::thread::Builder::new().name(format!("traffic-{number}")).spawn(move || {
+                pin(place.cpu);
+                let mut frames = Frames::new(pool, BURST);
+                forward(&mut forwarder, &mut frames, sessions, place.rests, (&stopped, &counted))
+            })?;
+            threads.push(thread);
+        }
+        Ok(Self { stop, packets, threads })
     }
 
     /// Packets that have come out right.
@@ -58,7 +71,9 @@ impl Traffic {
     /// The first packet that was lost or came out wrong.
     pub(crate) fn stop(self) -> Result<u64, BenchError> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| BenchError::Thread)??;
+        for thread in self.threads {
+            thread.join().map_err(|_| BenchError::Thread)??;
+        }
         Ok(self.packets.load(Ordering::Acquire))
     }
 }
@@ -67,8 +82,8 @@ fn forward(
     forwarder: &mut Forwarder,
     frames: &mut Frames,
     (shape, sessions): (Shape, u32),
-    stop: &AtomicBool,
-    packets: &AtomicU64,
+    rests: bool,
+    (stop, packets): (&AtomicBool, &AtomicU64),
 ) -> Result<(), BenchError> {
     let never = AtomicBool::new(false);
     let templates = Direction::ALL.map(|direction| Templates::new(shape, Family::V4, direction, FRAME_BYTES));
@@ -78,7 +93,9 @@ fn forward(
             round(forwarder, frames, template, order, &never)?;
             packets.fetch_add(BURST as u64, Ordering::Release);
         }
-        std::thread::sleep(REST);
+        if rests {
+            std::thread::sleep(REST);
+        }
     }
     Ok(())
 }

@@ -212,6 +212,9 @@ pub(super) struct ControlArgs {
     /// Requests under way at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: u32,
+    /// Workers that forward meanwhile, on a CPU each if there are two more than workers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
     /// What the sessions are to survive, as `store.durability` of a node; also measures a start from the store
     #[arg(long, value_enum, value_name = "MODE", default_value = "off")]
     durability: DurabilityArg,
@@ -238,7 +241,8 @@ impl ControlArgs {
             DurabilityArg::Disk => Some(Durability::Disk),
         };
         let store = durability.map(|durability| (durability, self.store.clone()));
-        ControlPlan { sessions: self.sessions, shape: self.shape, window: self.window, store }
+        let workers = self.workers.into();
+        ControlPlan { sessions: self.sessions, shape: self.shape, window: self.window, workers, store }
     }
 }
 
