@@ -6,10 +6,11 @@
 //! - **sharding**: a name has a worker.
 //! - **balanced**: so it has, and hot names are sprayed.
 //!
-//! Two workers run whole, each in a thread, with ports that make Interests and answer those that come out, 1024 at a time. What counts is the
-//! time that they had a processor, so that other work on the machine does not; told is the median of seven runs. From what a packet costs, more cores are simulated.
+//! Workers run whole, each in a thread, with ports that make Interests and answer those that come out, 1024 at a time. What counts is the
+//! time that they had a processor, so that other work on the machine does not; told is the median of seven runs.
+//! From what a packet costs, more cores are simulated.
 //!
-//! `cargo run --release -p kaido-ndn --example balance [SECONDS]`
+//! `cargo run --release -p kaido-ndn --example balance [SECONDS OF A RUN] [WORKERS,WORKERS...]`; two workers unless said.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +20,7 @@
 )]
 
 use std::collections::VecDeque;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -264,7 +266,7 @@ fn written(number: u32) -> [u8; 19] {
 }
 
 fn run(mode: Mode, workers: usize, zipf: &Zipf, cached: u32, time: Duration) -> Outcome {
-    let pool = FramePool::leak(1 << 15).unwrap();
+    let pool = FramePool::leak(workers << 14).unwrap();
     let faces = Faces::bounded(4, FaceBounds::NONE, workers);
     let ids = [face(&faces), face(&faces)];
     let shared = SharedTables::new(NameHash::fixed(HASH), 100).unwrap();
@@ -430,22 +432,34 @@ fn loads(zipf: &Zipf, workers: usize, balanced: bool, costs: Costs) -> Vec<f64> 
     loads
 }
 
-fn main() {
-    let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0.3);
-    let time = Duration::from_secs_f64(seconds);
-    println!("two workers, {NAMES} names, {CACHED} Data cached, whole workers with ports in memory");
-    println!("| Zipf | mode | processor time an answer, ns | of the ideal | worst/mean worker |");
-    println!("|---|---|---|---|---|");
-    for exponent in [0.8, 1.0, 1.2] {
+/// Seconds of a run, and numbers of workers to measure.
+fn options() -> Option<(Duration, Vec<usize>)> {
+    let mut args = std::env::args().skip(1);
+    let seconds = args.next().map_or(Some(0.3), |text| text.parse().ok())?;
+    let workers = args.next().unwrap_or_else(|| "2".to_owned());
+    let workers = workers.split(',').map(|text| text.parse().ok().filter(|&workers| workers > 0));
+    Some((Duration::try_from_secs_f64(seconds).ok()?, workers.collect::<Option<_>>()?))
+}
+
+fn main() -> ExitCode {
+    let Some((time, workers)) = options() else {
+        eprintln!("usage: balance [SECONDS OF A RUN] [WORKERS,WORKERS...]");
+        return ExitCode::FAILURE;
+    };
+    println!("{NAMES} names, {CACHED} Data cached, whole workers with ports in memory");
+    println!("| workers | Zipf | mode | processor time an answer, ns | of the ideal | worst/mean worker |");
+    println!("|---|---|---|---|---|---|");
+    for (workers, exponent) in workers.into_iter().flat_map(|workers| [0.8, 1.0, 1.2].map(|of| (workers, of)))
+    {
         let zipf = Zipf::new(NAMES, exponent);
         let mut ideal = 0.0;
         for mode in MODES {
-            let Outcome { ns, worst } = usual(mode, 2, &zipf, CACHED, time);
+            let Outcome { ns, worst } = usual(mode, workers, &zipf, CACHED, time);
             ideal = if mode == Mode::Ideal { ns } else { ideal };
             // Of those who work under one lock one works at a time.
-            let cores = if mode == Mode::Mutex { 0.5 } else { 1.0 };
+            let cores = if mode == Mode::Mutex { 1.0 / workers as f64 } else { 1.0 };
             println!(
-                "| {exponent} | {mode:?} | {ns:.0} | {:.0} % | {worst:.2} |",
+                "| {workers} | {exponent} | {mode:?} | {ns:.0} | {:.0} % | {worst:.2} |",
                 100.0 * cores * ideal / ns / worst
             );
         }
@@ -459,6 +473,7 @@ fn main() {
     let costs = Costs { hit, exchange, handoff };
     println!("\ncosts: a hit {hit:.0} ns, an exchange {exchange:.0} ns, to hand over {handoff:.0} ns");
     simulate(costs);
+    ExitCode::SUCCESS
 }
 
 /// Tells what more cores come to.
