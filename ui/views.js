@@ -74,13 +74,14 @@ export function drops({ drops: counted, dropRates }) {
   ];
 }
 
-/** What a text may name: an address, a SEID, a TEID or an IMSI. */
+/** What a text may name: an address, a SEID, a TEID, an IMSI or a DNN. */
 function query(text) {
   const wanted = text.trim();
   if (!wanted) return "";
   const value = encodeURIComponent(wanted);
-  if (/[.:]/.test(wanted)) return `&ue=${value}`;
+  if (/^[\d.]+$|:/.test(wanted) && /[.:]/.test(wanted)) return `&ue=${value}`;
   if (/^\d{14,15}$/.test(wanted)) return `&imsi=${value}`;
+  if (!/^(0x[\da-f]+|\d+)$/i.test(wanted)) return `&dnn=${value}`;
   // The upper half of a SEID of ours is never zero.
   return BigInt(wanted) > 0xffffffffn ? `&seid=${value}` : `&teid=${value}`;
 }
@@ -95,7 +96,7 @@ export async function sessions(_, { place, go }) {
   try {
     page = await get(`/v1/sessions?skip=${skip}&limit=${PAGE}${query(wanted)}`);
   } catch (error) {
-    fault = error instanceof SyntaxError ? `${wanted} is no UE address, SEID, TEID or IMSI` : error.message;
+    fault = error.message;
   }
   const field = h("input", { id: "wanted", type: "search", value: wanted, autocomplete: "off" });
   const find = (event) => {
@@ -115,7 +116,7 @@ export async function sessions(_, { place, go }) {
   return [
     h("h2", {}, "Sessions"),
     h("form", { class: "row", role: "search", onsubmit: find },
-      h("div", {}, h("label", { for: "wanted" }, "UE address, SEID, TEID or IMSI"), field),
+      h("div", {}, h("label", { for: "wanted" }, "UE address, SEID, TEID, IMSI or DNN"), field),
       h("button", { type: "submit" }, "Find")),
     fault ? h("p", { class: "bad", role: "alert" }, fault) : null,
     table(

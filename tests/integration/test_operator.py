@@ -16,7 +16,7 @@ import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
 from rig.node import Node, port
-from rig.pfcp import ControlPlane, downlink, ie, to_access, to_core, uplink
+from rig.pfcp import ControlPlane, create_far, downlink, ie, to_access, to_core, u8, uplink
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
 
@@ -167,7 +167,7 @@ def test_packets_of_the_slow_path_are_counted_by_reason(
     assert "slow path" in shown and "hop limit" in shown
 
 
-def test_sessions_are_found_by_imsi_and_smf(node: Node, binary: Path, net: Topology) -> None:
+def test_sessions_are_found_by_imsi_smf_and_dnn(node: Node, binary: Path, net: Topology) -> None:
     """Where the SMF sends a User ID; one that cannot be read is no reason to refuse a session.
 
     Conformance: TS 29.244 8.2.101 | A session is found by the IMSI of its User ID
@@ -182,7 +182,8 @@ def test_sessions_are_found_by_imsi_and_smf(node: Node, binary: Path, net: Topol
     )
     for number, user_id in enumerate(user_ids):
         ue = f"10.60.0.{number}"
-        answer = smf.establish(uplink(), downlink(ue), to_core(), to_access(number + 1), ie(141, user_id))
+        far = create_far(1, 2, u8(42, 1) + ie(22, b"internet")) if number == 3 else to_core()
+        answer = smf.establish(uplink(), downlink(ue), far, to_access(number + 1), ie(141, user_id))
         assert answer.cause == 1
     known: tuple[tuple[str, list[str]], ...] = (
         ("001010000000001", ["10.60.0.0"]),
@@ -196,6 +197,11 @@ def test_sessions_are_found_by_imsi_and_smf(node: Node, binary: Path, net: Topol
     for smf_address, count in (("10.100.4.2", len(user_ids)), ("10.100.4.9", 0)):
         found = node.ask("sessions", "--smf", smf_address)
         assert found is not None and found["total"] == count
+    for dnn, ues in (("internet", ["10.60.0.3"]), ("ims", [])):
+        found = node.ask("sessions", "--dnn", dnn)
+        assert found is not None
+        assert [session["ue"][0] for session in found["sessions"]] == ues, dnn  # type: ignore[attr-defined]
+        assert all(session["network_instances"] == ["internet"] for session in found["sessions"])  # type: ignore[attr-defined]
     wrong = run(str(binary), "sessions", "--imsi", "26a", "--socket", str(node.socket), check=False)
     assert wrong.returncode != 0 and "`26a` is no IMSI" in wrong.stderr
 

@@ -120,8 +120,9 @@ def test_a_ue_is_found_and_traced(serving: Node, net: Topology, attach: Attach, 
     with by_tcp(serving.socket) as url:
         shown.open(f"{url}/#sessions?q=10.60.0.1", 1280, 800, False)
         text_has(shown, "1 session")
-        shown.run("location.hash = '#sessions?q=nobody'")
-        text_has(shown, "nobody is no UE address, SEID, TEID or IMSI")
+        for wanted, told in (("ims", "none is found"), ("10.60.0.300", "invalid IP address syntax")):
+            shown.run(f"location.hash = '#sessions?q={wanted}'")
+            text_has(shown, told)
         go(shown, "#trace?ue=10.60.0.1", "Trace")
         assert net.ran.pings("10.100.6.2", "-I", "ue0")
         until(shown, "return document.querySelectorAll('.way').length >= 2", "no packets")

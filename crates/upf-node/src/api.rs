@@ -57,7 +57,7 @@ impl Question for GetStore {
 }
 
 /// The sessions that meet all that is asked for, a page of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ListSessions {
     /// Sessions to pass over.
@@ -78,6 +78,9 @@ pub(crate) struct ListSessions {
     /// Of the control plane (SMF, PGW-C) whose F-SEID has that address.
     #[schemars(with = "Option<String>")]
     pub(crate) smf: Option<IpAddr>,
+    /// Of which a rule names that network instance, as it was sent: with most SMFs the DNN. All sessions are unpacked for it, some
+    /// microseconds each.
+    pub(crate) dnn: Option<String>,
 }
 
 /// An IMSI as people write it.
@@ -100,7 +103,7 @@ mod digits {
 
 impl Default for ListSessions {
     fn default() -> Self {
-        Self { skip: 0, limit: 50, ue: None, teid: None, seid: None, imsi: None, smf: None }
+        Self { skip: 0, limit: 50, ue: None, teid: None, seid: None, imsi: None, smf: None, dnn: None }
     }
 }
 
@@ -329,6 +332,9 @@ pub(crate) struct Session {
     pub(crate) seid: String,
     pub(crate) cp_seid: String,
     pub(crate) imsi: Option<String>,
+    /// That its rules name, each once: with most SMFs the DNN.
+    #[serde(default)]
+    pub(crate) network_instances: Vec<String>,
     pub(crate) ue: Vec<String>,
     pub(crate) local: Vec<String>,
     pub(crate) remote: Vec<String>,
@@ -372,7 +378,7 @@ mod tests {
     fn a_question_for_sessions_is_written_as_it_is_read() {
         let imsi = "001010000000001".parse().ok();
         let asked = ListSessions { imsi, ue: "10.60.0.1".parse().ok(), skip: 7, ..ListSessions::default() };
-        let written = serde_json::to_value(asked).unwrap();
+        let written = serde_json::to_value(&asked).unwrap();
         assert_eq!((&written["imsi"], &written["limit"]), (&"001010000000001".into(), &50.into()));
         assert_eq!(serde_json::from_value::<ListSessions>(written).unwrap(), asked);
         let wrong = serde_json::from_value::<ListSessions>(serde_json::json!({ "imsi": "x" })).unwrap_err();

@@ -15,7 +15,7 @@ pub(crate) const SESSIONS: Listing = Listing {
     title: "sessions",
     columns: &["ue", "seid", "local tunnel", "remote tunnel"],
     directions: &["uplink", "downlink"],
-    filter: Some("UE address, SEID such as 0x800…, TEID or IMSI"),
+    filter: Some("UE address, SEID such as 0x800…, TEID, IMSI or DNN"),
     page,
     detail: Some(detail),
 };
@@ -51,7 +51,9 @@ fn wanted(filter: &str) -> miette::Result<ListSessions> {
         let imsi = filter.parse().map_err(|_| miette!("`{filter}` is no IMSI"))?;
         return Ok(ListSessions { imsi: Some(imsi), ..all });
     }
-    let number = number(filter).ok_or_else(|| miette!("`{filter}` is no UE address, SEID, TEID or IMSI"))?;
+    let Some(number) = number(filter) else {
+        return Ok(ListSessions { dnn: Some(filter.to_owned()), ..all });
+    };
     Ok(match u32::try_from(number) {
         Ok(teid) => ListSessions { teid: Some(teid), ..all },
         // The upper half of a SEID of ours is never zero.
@@ -78,6 +80,6 @@ mod tests {
         assert_eq!((of("1000").teid, of("0x3e8").teid), (Some(1000), Some(1000)));
         assert_eq!(of("0x8000000100000002").seid, Some(0x8000_0001_0000_0002));
         assert_eq!(of("262010000000001").imsi, "262010000000001".parse().ok());
-        assert!(wanted("the first").unwrap_err().to_string().contains("no UE address, SEID, TEID or IMSI"));
+        assert_eq!(of("ims").dnn.as_deref(), Some("ims"));
     }
 }

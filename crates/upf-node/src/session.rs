@@ -33,6 +33,7 @@ fn whole(detail: &SessionDetail) -> String {
     let rows = [
         ("seid", of.seid.clone()),
         ("imsi", imsi),
+        ("network instances", of.network_instances.join(" ")),
         ("control plane's seid", of.cp_seid.clone()),
         ("ue", of.ue.join(" ")),
         ("local tunnel", of.local.join(" ")),

@@ -32,6 +32,9 @@ pub(crate) struct SessionsArgs {
     /// Only the sessions of the SMF, or PGW-C, with that address on N4.
     #[arg(long, value_name = "ADDRESS")]
     smf: Option<IpAddr>,
+    /// Only the sessions with a rule that names that network instance: with most SMFs the DNN.
+    #[arg(long, value_name = "NAME")]
+    dnn: Option<String>,
 }
 
 impl SessionsArgs {
@@ -45,6 +48,7 @@ impl SessionsArgs {
             seid: self.seid,
             imsi: self.imsi,
             smf: self.smf,
+            dnn: self.dnn.clone(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use kaido_engine::PortTotals;
-use kaido_n4::{Seid, Teid};
+use kaido_n4::{NetworkInstance, Seid, Teid};
 use kaido_node::api::{Asked, Count, Problem, Reply, TraceBegun, TraceOf, TraceRead};
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
@@ -300,6 +300,7 @@ fn session(summary: &SessionSummary) -> api::Session {
         seid: format!("{:#018x}", summary.seid.0),
         cp_seid: format!("{:#018x}", summary.cp_fseid.seid.0),
         imsi: summary.imsi.map(|imsi| imsi.to_string()),
+        network_instances: summary.network_instances.iter().map(NetworkInstance::to_string).collect(),
         ue: v4.into_iter().chain(v6).chain(fdb).collect(),
         local: tunnels(&summary.local),
         remote: tunnels(&summary.remote),
@@ -316,7 +317,8 @@ fn session(summary: &SessionSummary) -> api::Session {
 
 /// A search for sessions by what there is no key for.
 fn search_for(of: &ListSessions) -> SessionSearch {
-    let filter = SessionFilter { imsi: of.imsi, control_plane: of.smf };
+    let network_instance = of.dnn.as_deref().map(|name| NetworkInstance(name.into()));
+    let filter = SessionFilter { imsi: of.imsi, control_plane: of.smf, network_instance };
     SessionSearch::new(filter, of.skip, of.limit.min(SESSIONS_LISTED_MAX))
 }
 
@@ -341,6 +343,7 @@ fn found(upf: &mut Upf, of: &ListSessions) -> Vec<SessionSummary> {
         of.ue.is_none_or(|ue| has_ue(summary, ue))
             && of.imsi.is_none_or(|imsi| summary.imsi == Some(imsi))
             && of.smf.is_none_or(|smf| has_end(summary, smf))
+            && of.dnn.as_ref().is_none_or(|dnn| summary.network_instances.iter().any(|name| *name.0 == **dnn))
             && of.teid.is_none_or(|teid| summary.local.iter().any(|(own, _)| own.0 == teid))
     });
     found

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use super::ruleset::{RuleSet, failure};
 use kaido_n4::{
-    Cause, FramedRoute, Pdi, Pdr, Rejection, RuleId, SdfFilter, TrafficEndpoint, TrafficEndpointId,
-    UpdateTrafficEndpoint,
+    Cause, FramedRoute, NetworkInstance, Pdi, Pdr, Rejection, RuleId, SdfFilter, TrafficEndpoint,
+    TrafficEndpointId, UpdateTrafficEndpoint,
 };
 
 /// Types of elements named as offending (TS 29.244 8.1.1).
@@ -108,6 +108,15 @@ impl RuleSet {
             };
             own.into_iter().chain(named.map(complete))
         })
+    }
+
+    /// The network instances that PDRs, FARs and traffic endpoints name, some of them several times.
+    pub(crate) fn network_instances(&self) -> impl Iterator<Item = &NetworkInstance> {
+        let by_pdrs = self.pdrs.values().map(|pdr| &pdr.pdi.network_instance);
+        let forwarding = self.fars.values().filter_map(|far| far.forwarding.as_ref());
+        let by_fars = forwarding.map(|forwarding| &forwarding.network_instance);
+        let by_endpoints = self.endpoints.values().map(|endpoint| &endpoint.network_instance);
+        by_pdrs.chain(by_fars).chain(by_endpoints).flatten()
     }
 
     /// Checks that the traffic endpoints which PDRs name are there, and that framed routes are not too many.

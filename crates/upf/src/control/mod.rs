@@ -263,6 +263,7 @@ impl Upf {
             seid: session.seid,
             cp_fseid: session.state.cp_fseid,
             imsi: session.state.imsi,
+            network_instances: rules.network_instances().cloned().collect(),
             ue,
             local: local.into_iter().collect(),
             remote: remote_fteids(rules, &self.node.settings).into_iter().collect(),

@@ -1,6 +1,7 @@
 //! Sessions that are found by looking at all of them, a part at a time, so that nothing else waits for the whole.
 //!
-//! A session is told from others by the first of what is packed of it; only those of the page that is wanted are unpacked.
+//! A session is told from others by the first of what is packed of it; only those of the page that is wanted are unpacked, and those that may
+//! name a network instance.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -9,18 +10,20 @@ use super::Upf;
 use super::packed::ImsiPrefix;
 use super::session::SessionSummary;
 use crate::ids::SessionIndex;
-use kaido_n4::Imsi;
+use kaido_n4::{Imsi, NetworkInstance};
 
 /// Places that are looked at between two looks at the clock: some microseconds.
 const PLACES_A_LOOK: usize = 256;
 
 /// Which sessions are wanted: those that meet all that is said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
     /// Of that subscriber.
     pub imsi: Option<Imsi>,
     /// Of a control plane whose F-SEID has that address.
     pub control_plane: Option<IpAddr>,
+    /// A rule of which names it: what many SMFs call by the DNN.
+    pub network_instance: Option<NetworkInstance>,
 }
 
 /// A page of such sessions, and how many there are. Sessions that come and go while they are looked for may or may not be in it.
@@ -59,13 +62,22 @@ impl Upf {
                 if !self.meets(index, search) {
                     continue;
                 }
+                let mut session = None;
+                if let Some(wanted) = &search.filter.network_instance {
+                    session = self.sessions.get(index);
+                    let mut named =
+                        session.iter().flat_map(|session| session.state.rules.network_instances());
+                    if !named.any(|name| name == wanted) {
+                        // To unpack one takes as long as to look at hundreds.
+                        break;
+                    }
+                }
                 search.total += 1;
                 if search.total <= search.skip || search.found.len() >= search.limit {
                     continue;
                 }
-                let session = self.sessions.get(index);
+                let session = session.or_else(|| self.sessions.get(index));
                 search.found.extend(session.map(|session| self.summary(&session)));
-                // To unpack one takes as long as to look at hundreds.
                 break;
             }
             if is_of_all && search.total >= search.skip.saturating_add(search.limit) {
@@ -81,8 +93,9 @@ impl Upf {
         true
     }
 
+    /// Whether it meets what can be told without its rules.
     fn meets(&self, index: SessionIndex, search: &SessionSearch) -> bool {
-        let SessionFilter { imsi, control_plane } = search.filter;
+        let SessionFilter { imsi, control_plane, .. } = search.filter;
         if imsi.is_none() && control_plane.is_none() {
             return self.sessions.seid(index).is_some();
         }

@@ -17,7 +17,8 @@ use crate::ids::SessionIndex;
 use crate::ue::UeAddresses;
 use crate::usage::{Limits, UsageCounters, UsageSlot};
 use kaido_n4::{
-    FSeid, Imsi, Mac, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger, Volume,
+    FSeid, Imsi, Mac, NetworkInstance, ReportingTriggers, Seid, Teid, UrrId, UsageReport, UsageReportTrigger,
+    Volume,
 };
 
 /// One session as the control side works on it. At rest it is packed; see [`super::packed`].
@@ -140,6 +141,8 @@ pub struct SessionSummary {
     pub cp_fseid: FSeid,
     /// Whom it is for, where the control plane says so.
     pub imsi: Option<Imsi>,
+    /// The network instances that its rules name, each once: with most control planes the DNN.
+    pub network_instances: BTreeSet<NetworkInstance>,
     /// The UE's addresses.
     pub ue: UeAddresses,
     /// Our tunnel endpoints.
