@@ -64,6 +64,19 @@ def test_the_files_of_a_guide_are_good(guide: str, binary: Path, tmp_path: Path)
             assert int(host) in HOSTS[network], f"{name}: {network}.{host}"
 
 
+def test_the_hardened_settings_are_good(binary: Path, tmp_path: Path) -> None:
+    """In place of the tables of that name in the guides' file."""
+    block = re.search(r"^```toml\n(.*?)^```$", (ROOT / "docs" / "hardening.md").read_text(), re.M | re.S)
+    assert block
+    hardened = tomllib.loads(block[1])
+    assert hardened["gtpu"]["bind_gnb"] and hardened["pfcp"]["allow"] and hardened["api"]["tokens"]
+    tables = re.split(r"^(?=\[)", KAIDO, flags=re.M)
+    kept = [table for table in tables if not table.startswith(tuple(f"[{name}]" for name in hardened))]
+    file = tmp_path / "kaido.toml"
+    file.write_text("".join(kept) + block[1])
+    assert run(str(binary), "check", "-c", str(file)).returncode == 0
+
+
 def test_what_the_smfs_say_of_the_upf_is_what_kaido_says() -> None:
     """PFCP address, N3 address, and the name of the data network."""
     kaido = tomllib.loads(KAIDO)
