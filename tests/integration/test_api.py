@@ -8,8 +8,10 @@ import json
 import os
 import re
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -157,6 +159,62 @@ def test_the_metrics_endpoint_names_no_subscriber(serving: Node, net: Topology, 
     assert status("--header", "Host: evil.example", f"{here}/metrics") == "421"
     names = net.upf.run("curl", "--silent", f"{here}/v1/node", f"{here}/metrics").stdout
     assert ask(serving.socket, "GET", "/v1/sessions")[1]["sessions"][0]["ue"][0] not in names
+
+
+#: A group of nobody here.
+READERS = 64123
+
+
+class Shared(Node):
+    """A node whose control socket is for a group too."""
+
+    @property
+    def config(self) -> str:
+        """With that group."""
+        return super().config.replace("[control]\n", f'[control]\ngroup = "{READERS}"\n')
+
+
+@pytest.mark.needs("root", "ip", "curl", "setpriv")
+def test_a_group_reads_at_the_control_socket(binary: Path, net: Topology) -> None:
+    """Its members ask for sessions, and change nothing; who is in no such group does not get in."""
+    with tempfile.TemporaryDirectory(prefix="kaido-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        node = Shared(binary, net.upf, folder, "af_packet")
+        node.start()
+
+        def status(group: int, *arguments: str) -> tuple[int, str]:
+            user = ("setpriv", "--reuid", "65534", "--regid", str(group), "--clear-groups")
+            told = ("--silent", "--output", "/dev/null", "--write-out", "%{http_code}")
+            done = run(*user, "curl", *told, "--unix-socket", str(node.socket), *arguments, check=False)
+            return done.returncode, done.stdout
+
+        try:
+            assert stat.S_IMODE(node.socket.stat().st_mode) == 0o660
+            reload = ("--json", '{"dry_run": true}', "http://kaido/v1/reload")
+            assert status(READERS, "http://kaido/v1/sessions") == (0, "200")
+            assert status(READERS, *reload) == (0, "403")
+            assert status(READERS + 1, "http://kaido/v1/sessions")[0] == 7
+            assert ask(node.socket, "POST", "/v1/reload", {"dry_run": True})[0] == 200
+            assert (
+                "as the node's user or root"
+                in run(
+                    *(
+                        "setpriv",
+                        "--reuid",
+                        "65534",
+                        "--regid",
+                        str(READERS),
+                        "--clear-groups",
+                        "curl",
+                        "--silent",
+                    ),
+                    *("--unix-socket", str(node.socket), *reload),
+                ).stdout
+            )
+            assert "user 65534" in node.log.read_text()
+        finally:
+            node.stop()
 
 
 @pytest.mark.needs("root", "ip")

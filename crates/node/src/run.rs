@@ -21,10 +21,11 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::api::{Asked, Reply};
 use crate::board::Health;
-use crate::config::{DEFAULT_SOCKET, SocketAddress};
+use crate::config::{ControlConfig, DEFAULT_SOCKET, SocketAddress};
 use crate::control::{self, Control, FunctionPeer};
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
+use crate::group;
 use crate::http::{
     ApiSocket, Asking, ControlSocket, Door, Pending, Server, Sources, TcpSockets, asking, openapi,
 };
@@ -109,7 +110,7 @@ impl Node {
         let base = &config.base;
         let takeover = before.as_ref().map_or_else(Arc::default, |before| before.takeover().clone());
         // Before anything of the network is touched: a second node is noticed here.
-        let control = listen(&base.control.socket, &takeover)?;
+        let control = listen(&base.control, &takeover)?;
         let mut kept = vec![keep(&takeover, &control_name(&base.control.socket), control.as_fd())?];
         let mut tcp = |field, address: SocketAddr| -> miette::Result<TcpListener> {
             let name = format!("socket of {field} at {address}");
@@ -322,12 +323,14 @@ impl Http {
 }
 
 /// The control socket: that of the node before, or a new one.
-fn listen(path: &Path, takeover: &Takeover) -> miette::Result<ControlSocket> {
+fn listen(control: &ControlConfig, takeover: &Takeover) -> miette::Result<ControlSocket> {
+    let path = &*control.socket;
+    let group = control.group.as_deref().map(|name| group::number("control.group", name)).transpose()?;
     let waiting = takeover.descriptor(&control_name(path))?;
     make_default_folder(path);
     let opened = match waiting {
         Some(listener) => ControlSocket::adopt(listener),
-        None => ControlSocket::open(path),
+        None => ControlSocket::open(path, group),
     };
     opened.map_err(|error| {
         let socket = path.display();

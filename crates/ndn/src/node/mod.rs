@@ -25,6 +25,7 @@ use kaido_node::api::Route;
 use kaido_node::board::{Heartbeat, PortView};
 use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
+use kaido_node::group;
 use kaido_node::init::FirstConfig;
 use kaido_node::port_trace::PortTraces;
 use miette::{IntoDiagnostic, WrapErr, miette};
@@ -41,12 +42,9 @@ use crate::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use crate::host::{HostControl, HostPort, HostSettings, UnixAccess};
 use crate::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use crate::node::client::NdnArgs;
-use crate::node::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName, group_number};
+use crate::node::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName};
 use crate::router::{Ndn, NodeParts, RouterNode};
 use crate::tier::Tier;
-
-/// Where this host has its groups.
-const GROUPS: &str = "/etc/group";
 
 /// How the host port is shown.
 const HOST_PORT: &str = "host";
@@ -235,15 +233,7 @@ fn faces(config: &NdnConfig) -> Faces {
 
 /// Who may connect to the socket of applications.
 fn unix_access(listen: &ListenConfig) -> miette::Result<UnixAccess> {
-    let group = listen.unix_group.as_ref().map(|name| {
-        let file = std::fs::read_to_string(GROUPS).unwrap_or_default();
-        group_number(name, &file).ok_or_else(|| {
-            miette!(
-                help = "give the name of a group as in {GROUPS}, or its number",
-                "ndn.listen.unix_group: there is no group {name:?}"
-            )
-        })
-    });
+    let group = listen.unix_group.as_deref().map(|name| group::number("ndn.listen.unix_group", name));
     Ok(UnixAccess { mode: listen.unix_mode.0, group: group.transpose()? })
 }
 

@@ -107,11 +107,14 @@ pub struct ControlConfig {
     #[serde(deserialize_with = "socket_path")]
     #[schemars(extend("x-allowed" = "path"))]
     pub socket: PathBuf,
+    /// Group whose members may ask there too, with the role `read`. Without it only the node's user and root can connect, who may do all.
+    #[schemars(extend("x-allowed" = "name or number of a group"))]
+    pub group: Option<String>,
 }
 
 impl Default for ControlConfig {
     fn default() -> Self {
-        Self { socket: PathBuf::from(DEFAULT_SOCKET) }
+        Self { socket: PathBuf::from(DEFAULT_SOCKET), group: None }
     }
 }
 

@@ -26,7 +26,7 @@ mod spanned;
 mod wanted;
 
 pub use api::ApiConfig;
-pub use base::{Base, DEFAULT_SOCKET, LogFormat, socket_path};
+pub use base::{Base, ControlConfig, DEFAULT_SOCKET, LogFormat, socket_path};
 pub(crate) use check::is_log_filter;
 pub use check::{check_base, is_interface_name};
 pub use fault::ConfigFault;

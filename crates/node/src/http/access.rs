@@ -25,7 +25,7 @@ pub(super) struct Access {
 
 #[derive(Clone)]
 enum Guard {
-    /// Only the node's user can open it.
+    /// Only the node's user and root can open it, and the members of a group, who may read.
     ControlSocket,
     /// Anybody connects there who reaches it.
     Metrics,
@@ -40,6 +40,8 @@ pub(super) struct Peer {
     pub(super) place: String,
     /// That of its certificate, which was verified.
     pub(super) certificate: Option<Fingerprint>,
+    /// It is the node's own user, or root.
+    pub(super) is_owner: bool,
 }
 
 /// Who asks.
@@ -74,7 +76,8 @@ impl Access {
     pub(super) async fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Problem> {
         let at = |role| Caller { name: peer.place.clone(), role };
         let tokens = match &self.guard {
-            Guard::ControlSocket => return Ok(at(Some(Role::Operate))),
+            Guard::ControlSocket if peer.is_owner => return Ok(at(Some(Role::Operate))),
+            Guard::ControlSocket => return Ok(at(Some(Role::Read))),
             Guard::Metrics => return Ok(at(Some(Role::Watch))),
             Guard::Api(tokens) => tokens,
         };
@@ -121,7 +124,7 @@ impl Caller {
         match self.role {
             Some(role) if wanted <= role => Ok(()),
             Some(role) => Err(Problem::forbidden(format!(
-                "this needs the role {}, and who asks has {}: ask with another token, or at the control socket",
+                "this needs the role {}, and who asks has {}: ask with another token, or at the control socket as the node's user or root",
                 wanted.name(),
                 role.name()
             ))),

@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::geteuid;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -92,18 +93,19 @@ impl Arrived {
                     Some(pid) => format!("user {}, process {pid}", peer.uid()),
                     None => format!("user {}", peer.uid()),
                 });
-                let peer = Peer { place: place.unwrap_or_default(), certificate: None };
+                let is_owner = credentials.is_some_and(|peer| [0, geteuid().as_raw()].contains(&peer.uid()));
+                let peer = Peer { place: place.unwrap_or_default(), is_owner, ..Peer::default() };
                 Some((Box::pin(stream), peer))
             }
             Self::Tcp(stream, from, None) => {
-                Some((Box::pin(stream), Peer { place: from.to_string(), certificate: None }))
+                Some((Box::pin(stream), Peer { place: from.to_string(), ..Peer::default() }))
             }
             Self::Tcp(stream, from, Some(tls)) => {
                 let handshake = TlsAcceptor::from(tls.config()).accept(stream);
                 let stream = timeout(HEAD_PATIENCE, handshake).await.ok()?.ok()?;
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let certificate = certificate.map(|certificate| fingerprint(certificate));
-                Some((Box::pin(stream), Peer { place: from.to_string(), certificate }))
+                Some((Box::pin(stream), Peer { place: from.to_string(), certificate, is_owner: false }))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`, which only the node's user may connect to. What a killed node left there is
+    /// Listens at `path`, which only the node's user may connect to, and the members of a group. What a killed node left there is
     /// replaced; a node that still answers is not.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, group: Option<u32>) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
                 return Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket"));
@@ -29,7 +29,10 @@ impl ControlSocket {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
+        let mode = group.map_or(0o600, |_| 0o660);
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        chown(path, None, group)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path: Some(path.to_owned()) })
     }

@@ -37,7 +37,7 @@ impl Rig {
         let folder = std::env::temp_dir().join(format!("kaido-http-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("control.sock");
-        let control = ControlSocket::open(&socket).unwrap();
+        let control = ControlSocket::open(&socket, None).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics = listener.local_addr().unwrap();
         let door = Door::new();

@@ -26,15 +26,6 @@ impl TryFrom<String> for ModeField {
     }
 }
 
-/// The number of a group of this host, by its name in the text of a group file or by its number.
-pub(crate) fn group_number(name: &str, file: &str) -> Option<u32> {
-    let named = file.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
-    });
-    named.or_else(|| name.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,14 +37,5 @@ mod tests {
         for wrong in ["", "8", "0888", "1777", "66", "+660", "rw-rw----"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn groups_have_names_and_numbers() {
-        let file = "root:x:0:\nndn:x:104:a,b\nbroken\nndnx:x:105:\n";
-        assert_eq!(
-            (group_number("ndn", file), group_number("104", file), group_number("nd", file)),
-            (Some(104), Some(104), None)
-        );
     }
 }

@@ -20,7 +20,7 @@ use crate::face::{FaceUri, MTU_MIN};
 use crate::forward::StrategyChoice;
 use crate::mgmt::Module;
 
-pub(crate) use self::access::{ModeField, group_number};
+pub(crate) use self::access::ModeField;
 pub(crate) use self::check::check;
 pub(crate) use self::multicast::MulticastField;
 pub(crate) use self::name::NameField;
