@@ -19,6 +19,8 @@ from rig.node import Node
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "kaido.service"
+#: In one process after each other: they make the package in one place.
+makes_package = pytest.mark.xdist_group("package")
 #: What `systemd-analyze security` says of the unit at most, of 10. What is left is named in docs/packages.md.
 EXPOSURE_MAX = 2.3
 
@@ -45,6 +47,7 @@ def deb(small: Path) -> Path:
     return package(small, "0.1.0~test1")
 
 
+@makes_package
 @pytest.mark.needs("root", "dpkg-deb", "dpkg-shlibdeps", "strip")
 def test_the_package_is_the_same_each_time(deb: Path, small: Path) -> None:
     """Octet for octet; and it has all that an operator looks for, owned by root."""
@@ -66,6 +69,7 @@ def test_the_package_is_the_same_each_time(deb: Path, small: Path) -> None:
     assert "libc6" in run("dpkg-deb", "--field", str(deb), "Depends").stdout
 
 
+@makes_package
 @pytest.mark.needs("root", "dpkg-deb", "lintian")
 def test_lintian_finds_no_error(deb: Path) -> None:
     """Debian's own check."""
@@ -73,6 +77,7 @@ def test_lintian_finds_no_error(deb: Path) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@makes_package
 @pytest.mark.needs("root", "dpkg-deb", "mmdebstrap", "unshare", "chroot")
 def test_it_installs_on_a_bare_debian_and_goes_without_a_trace(
     deb: Path, small: Path, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -136,11 +137,13 @@ class Node:
     def bpf_objects(self) -> set[tuple[str, int]]:
         """The programs, maps and links that the process holds, by kind and number, which none has again."""
         assert self.process is not None
-        return {
-            (kind, int(number))
-            for file in Path(f"/proc/{self.process.pid}/fdinfo").iterdir()
-            for kind, number in re.findall(r"^(prog|map|link)_id:\s*(\d+)", file.read_text(), re.MULTILINE)
-        }
+        held: set[tuple[str, int]] = set()
+        for file in Path(f"/proc/{self.process.pid}/fdinfo").iterdir():
+            # One that is closed meanwhile is none of them.
+            with contextlib.suppress(FileNotFoundError):
+                found = re.findall(r"^(prog|map|link)_id:\s*(\d+)", file.read_text(), re.MULTILINE)
+                held |= {(kind, int(number)) for kind, number in found}
+        return held
 
     def watch(self, begun: str, command: str, *arguments: str) -> subprocess.Popen[str]:
         """Start `kaido trace` or `capture`; return once it has said `begun`."""

@@ -29,10 +29,14 @@ impl ControlSocket {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
-        let mode = group.map_or(0o600, |_| 0o660);
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        chown(path, None, group)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        if let Some(group) = group {
+            chown(path, None, Some(group)).map_err(|error| {
+                let why = format!("group {group} cannot have it, as the node's user is no member: {error}");
+                io::Error::new(error.kind(), why)
+            })?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+        }
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path: Some(path.to_owned()) })
     }
