@@ -25,6 +25,7 @@ impl Batch {
     }
 
     /// Adds a received segment to its packet, of which `partial` is what came before, and the packet to the batch with its last.
+    #[cfg(not(any(loom, shuttle)))]
     #[inline]
     pub(crate) fn push_segment(&mut self, partial: &mut Option<Frame>, segment: Frame, is_continued: bool) {
         let packet = match partial.take() {
