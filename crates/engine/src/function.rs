@@ -185,16 +185,6 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// Makes ready what the block at hand puts out: it leaves in its turn.
-    pub(crate) fn prepare_all(&mut self) {
-        for index in 0..self.ports.len() {
-            if !self.ports[index].outgoing.is_empty() {
-                #[allow(clippy::cast_possible_truncation)] // Ports are numbered in eight bits.
-                self.flush(PortId(index as u8));
-            }
-        }
-    }
-
     /// Sends what a block has put out, whose turn it is.
     pub(crate) fn leave(&mut self, output: &mut BlockOutput) {
         for Departure { port, frame, high_priority } in output.departures.drain(..) {
@@ -325,7 +315,7 @@ impl<'w> Output<'w> {
         self.pool.release(frame);
     }
 
-    /// Sends what waits for every port.
+    /// Sends what waits for every port, or makes it ready, as [`Output::flush`].
     pub(crate) fn flush_all(&mut self) {
         for index in 0..self.ports.len() {
             let port = &self.ports[index];

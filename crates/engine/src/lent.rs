@@ -122,16 +122,10 @@ impl<L: Lenders> LentFrames<L> {
         Self { words, lenders: PhantomData }
     }
 
-    /// Takes the account of all frames out; none of none is left.
+    /// Takes the account out, for another number of threads to keep; that of no frames is left.
     #[must_use]
-    pub fn take(&mut self) -> Self {
-        Self { words: std::mem::take(&mut self.words), lenders: PhantomData }
-    }
-
-    /// The same account, kept by another number of threads.
-    #[must_use]
-    pub fn kept_by<M: Lenders>(self) -> LentFrames<M> {
-        LentFrames { words: self.words, lenders: PhantomData }
+    pub fn kept_by<M: Lenders>(&mut self) -> LentFrames<M> {
+        LentFrames { words: std::mem::take(&mut self.words), lenders: PhantomData }
     }
 
     /// Lends the frames of items. They are below the number of frames, and the caller's.

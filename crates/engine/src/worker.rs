@@ -260,7 +260,7 @@ impl Worker {
             None => self.function.process(port, &mut self.batch, &mut out),
         }
         if in_turn {
-            out.prepare_all();
+            out.flush_all();
         }
         debug_assert!(self.batch.is_empty(), "{} left packets behind", self.function.name());
     }

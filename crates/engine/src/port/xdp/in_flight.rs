@@ -80,7 +80,7 @@ impl<L: Lenders> InFlightFrames<L> {
     pub(super) fn kept_by<M: Lenders>(mut self) -> InFlightFrames<M> {
         InFlightFrames {
             pool: self.pool,
-            lent: self.lent.take().kept_by(),
+            lent: self.lent.kept_by(),
             filling: take(&mut self.filling),
             sending: take(&mut self.sending),
             grace: take(&mut self.grace),

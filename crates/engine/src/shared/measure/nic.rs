@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 use super::prefilled::Outcome;
 use crate::pool::FramePool;
 use crate::port::{RingPeer, RxPeer, TxPeer};
 use crate::shared::cycles;
+use crate::worker::pin;
 
 /// Bytes of a packet.
 const PACKET_LEN: usize = 64;
@@ -46,11 +45,11 @@ pub(super) fn run(
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let delivering = std::thread::Builder::new().name("nic-rx".to_owned()).spawn_scoped(scope, || {
-            pin(cpus.map(|[cpu, _]| cpu));
+            cpus.iter().for_each(|&[cpu, _]| pin(cpu));
             deliver(rx, packets, &sequences, &ended, cpus.is_none())
         })?;
         let sending = std::thread::Builder::new().name("nic-tx".to_owned()).spawn_scoped(scope, || {
-            pin(cpus.map(|[_, cpu]| cpu));
+            cpus.iter().for_each(|&[_, cpu]| pin(cpu));
             let sent = collect(tx, packets, &sequences, cpus.is_none());
             let end = (Instant::now(), cycles::now());
             ended.store(true, Ordering::Release);
@@ -62,15 +61,6 @@ pub(super) fn run(
         let elapsed_cycles = end_cycles.saturating_sub(began_cycles);
         Ok(NicReport { outcome, elapsed: end.saturating_duration_since(began), elapsed_cycles })
     })
-}
-
-fn pin(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        // Elsewhere it is only slower.
-        let _ = sched_setaffinity(None, &only);
-    }
 }
 
 /// Delivers packets, as many as there are to be; when the first could be.
