@@ -79,7 +79,7 @@ function query(text) {
   const wanted = text.trim();
   if (!wanted) return "";
   const value = encodeURIComponent(wanted);
-  if (/^[\d.]+$|:/.test(wanted) && /[.:]/.test(wanted)) return `&ue=${value}`;
+  if (/:|^[\d.]*\.[\d.]*$/.test(wanted)) return `&ue=${value}`;
   if (/^\d{14,15}$/.test(wanted)) return `&imsi=${value}`;
   if (!/^(0x[\da-f]+|\d+)$/i.test(wanted)) return `&dnn=${value}`;
   // The upper half of a SEID of ours is never zero.
