@@ -470,6 +470,11 @@ pub trait SessionService {
     /// The control plane's F-SEID of a session, to address reports and answers.
     fn cp_fseid(&self, seid: Seid) -> Option<FSeid>;
 
+    /// Whether there is a session of that SEID.
+    fn has_session(&self, seid: Seid) -> bool {
+        self.cp_fseid(seid).is_some()
+    }
+
     /// The UE of a session, as an operator reads it; `None` where there is no session or it has no address.
     fn ue(&self, seid: Seid) -> Option<String> {
         let _ = seid;

@@ -11,7 +11,7 @@ use kaido_engine::{FramePool, KernelPath, NeighbourRequest, PortId, Route, Route
 use kaido_n4::Volume;
 use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, Transmit};
 use kaido_store::{Kind, Recorder};
-use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, UePool, Upf, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, UePool, Upf, recorded_volume};
 use kaido_upf::ids::InstanceId;
 use kaido_upf::node::NodeSettings;
 use kaido_upf::path::Path;
@@ -171,8 +171,7 @@ impl Process {
             if start.ends_after.is_some_and(|count| count <= place) {
                 return Ok(None);
             }
-            let session = RecordedSession::read(key, record).map_err(|error| of_session(key, error))?;
-            restoration.resume(session, now.wall).map_err(|error| of_session(key, error))?;
+            restoration.resume_one(key, record, now.wall).map_err(|error| of_session(key, error))?;
         }
         let resumed = restoration.finish();
         if let Some((seid, why)) = resumed.refused.first() {

@@ -32,7 +32,7 @@ pub(crate) fn pass(
     let (which, size) = (random.below(3), random.place(1100));
     let Some((teid, ue)) = session.ends else { return Ok(()) };
     // One whose end is asked for may have ended, and others have its address.
-    if !session.is_up() && process.endpoint.service().cp_fseid(Seid(session.up_seid)).is_none() {
+    if !session.is_up() && !process.endpoint.service().has_session(Seid(session.up_seid)) {
         return Ok(());
     }
     let (ue_text, octets) = (ue.to_string(), (size + INNER_HEADERS) as u64);

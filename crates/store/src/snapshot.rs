@@ -73,16 +73,16 @@ impl Total {
 
 /// A row as it lies in the database.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct Row<'v> {
     pub(crate) kind: i64,
     pub(crate) key: u64,
-    pub(crate) value: Vec<u8>,
+    pub(crate) value: &'v [u8],
     pub(crate) sum: i64,
 }
 
-impl Row {
+impl Row<'_> {
     pub(crate) fn is_sound(&self) -> bool {
-        self.sum == checksum(self.kind, self.key, &self.value)
+        self.sum == checksum(self.kind, self.key, self.value)
     }
 }
 
@@ -286,7 +286,7 @@ impl Snapshot {
                 return Err(self.damaged(what).into());
             }
             total.add(row.sum);
-            each(row.key, &row.value)
+            each(row.key, row.value)
         })?;
         let expected = self.total(kind)?;
         if total != expected {
@@ -301,7 +301,7 @@ impl Snapshot {
     pub(crate) fn rows<E: From<StoreError>>(
         &self,
         kind: i64,
-        mut each: impl FnMut(Row) -> Result<(), E>,
+        mut each: impl FnMut(Row<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let failed = |source| StoreError::Snapshot { path: self.path.clone(), source };
         // SQLite's numbers have a sign: those from 2^63 on are below zero there.
@@ -312,7 +312,7 @@ impl Snapshot {
             while let Some(row) = rows.next().map_err(failed)? {
                 let read = || {
                     let key = row.get::<_, i64>(0)?.cast_unsigned();
-                    Ok(Row { kind, key, value: row.get(1)?, sum: row.get(2)? })
+                    Ok(Row { kind, key, value: row.get_ref(1)?.as_blob()?, sum: row.get(2)? })
                 };
                 each(read().map_err(failed)?)?;
             }

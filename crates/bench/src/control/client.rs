@@ -116,6 +116,8 @@ impl Client {
                         }
                     }
                 }
+                // The process was stopped and goes on: a wait with a limit ends then.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }

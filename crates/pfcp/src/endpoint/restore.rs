@@ -87,7 +87,7 @@ impl<S: SessionService> Endpoint<S> {
         let (seid, binding) = self.sessions.take_in(recorded)?;
         let (id, held) = (binding.association, binding.held);
         self.associations.reserve(id);
-        if self.service.cp_fseid(seid).is_none() {
+        if !self.service.has_session(seid) {
             // The service could not take its session in.
             self.sessions.remove(seid);
             return Some(());

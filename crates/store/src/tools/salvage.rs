@@ -70,7 +70,7 @@ impl Salvage {
     ///
     /// # Errors
     /// Those of `each`.
-    pub(super) fn rows<E>(&self, mut each: impl FnMut(Row) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn rows<E>(&self, mut each: impl FnMut(Row<'_>) -> Result<(), E>) -> Result<(), E> {
         let lost = (2..=self.pages.count())
             .filter(|&number| self.knows_free_pages && self.use_of[number as usize] == Use::Unknown);
         for number in lost.chain(self.of_rows.iter().copied()) {
@@ -304,10 +304,10 @@ fn integer(octets: &[u8]) -> i64 {
     octets.iter().fold(sign, |value, &octet| value << 8 | i64::from(octet))
 }
 
-fn row(record: &[u8]) -> Option<Row> {
+fn row(record: &[u8]) -> Option<Row<'_>> {
     match fields(record)?[..] {
         [Field::Integer(kind), Field::Integer(key), Field::Octets(value), Field::Integer(sum)] => {
-            Some(Row { kind, key: key.cast_unsigned(), value: value.to_vec(), sum })
+            Some(Row { kind, key: key.cast_unsigned(), value, sum })
         }
         _ => None,
     }

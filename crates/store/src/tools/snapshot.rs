@@ -158,8 +158,8 @@ impl SnapshotSurvey {
         &self,
         mut each: impl FnMut(Kind, u64, &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut sound = |row: Row| match kind_of(&row) {
-            Some(kind) if row.is_sound() => each(kind, row.key, &row.value),
+        let mut sound = |row: Row<'_>| match kind_of(&row) {
+            Some(kind) if row.is_sound() => each(kind, row.key, row.value),
             _ => Ok(()),
         };
         match &self.source {
@@ -172,7 +172,7 @@ impl SnapshotSurvey {
     }
 }
 
-fn kind_of(row: &Row) -> Option<Kind> {
+fn kind_of(row: &Row<'_>) -> Option<Kind> {
     u8::try_from(row.kind).ok().and_then(Kind::of)
 }
 

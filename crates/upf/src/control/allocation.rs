@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
+use litemap::LiteMap;
+
 use super::Upf;
 use super::named::instance_named;
 use super::pool::Lease;
@@ -34,7 +36,7 @@ pub(super) struct Allocation {
     /// F-TEIDs by CHOOSE ID.
     by_choose_id: BTreeMap<u8, FTeid>,
     /// The source interfaces of the PDRs that name traffic endpoints.
-    sources: BTreeMap<TrafficEndpointId, Interface>,
+    sources: LiteMap<TrafficEndpointId, Interface>,
     /// Keys taken by TEIDs of this request that are not in the table yet.
     teids: BTreeSet<SessionKey>,
 }
@@ -140,7 +142,7 @@ impl Upf {
     /// As [`Upf::allocate`], in changes of a session's traffic endpoints.
     pub(super) fn allocate_in_endpoint_updates(
         &mut self,
-        known: &BTreeMap<TrafficEndpointId, TrafficEndpoint>,
+        known: &LiteMap<TrafficEndpointId, TrafficEndpoint>,
         updates: &mut [UpdateTrafficEndpoint],
         allocation: &mut Allocation,
     ) -> Result<(), Rejection> {

@@ -1,9 +1,10 @@
 //! How a planned change reaches the table: records one by one, each in one step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use kaido_table::TableError;
+use litemap::LiteMap;
 
 use super::app_instances::Instances;
 use super::compile::compile;
@@ -45,7 +46,7 @@ impl Upf {
         packed::check(&rules, now)?;
         let index = self.new_index()?;
         let taken = self.new_activity(inactivity_timer).and_then(|activity| {
-            let plan = self.plan_counters(&rules, &BTreeMap::new(), &[], now);
+            let plan = self.plan_counters(&rules, &LiteMap::new(), &[], now);
             plan.map(|plan| (plan, activity)).inspect_err(|_| self.release_counter(activity))
         });
         let (plan, activity) = taken.inspect_err(|_| self.sessions.release(index))?;
@@ -168,7 +169,7 @@ impl Upf {
         session: &mut Session,
         request: &Modification,
         rules: RuleSet,
-        (new, moved): (BTreeMap<UrrId, Meter>, BTreeMap<UrrId, Counter>),
+        (new, moved): (LiteMap<UrrId, Meter>, LiteMap<UrrId, Counter>),
         now: SystemTime,
     ) -> Vec<UsageReport> {
         let node = self.node.clone();
@@ -277,7 +278,7 @@ impl Upf {
         &mut self,
         session: SessionIndex,
         old: &BTreeSet<SessionKey>,
-        records: &BTreeMap<SessionKey, Record>,
+        records: &LiteMap<SessionKey, Record>,
         now: SystemTime,
     ) -> Result<(), Rejection> {
         // A handover changes one direction. What is the same stays where it is, near the rest.
@@ -345,7 +346,7 @@ impl Upf {
         &mut self,
         session: SessionIndex,
         replaced: &ReplacedState<'_>,
-        records: &BTreeMap<SessionKey, Record>,
+        records: &LiteMap<SessionKey, Record>,
     ) {
         let mut form = records.values().map(Record::form).max();
         if replaced.fars.is_some() {

@@ -1,10 +1,14 @@
 //! The rule compiler: a session's rules in, one record per tunnel and UE address out.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::iter::repeat_n;
 use std::net::IpAddr;
+use std::ops::Deref;
+
+use litemap::LiteMap;
 
 use super::action::action;
+use super::detection::DetectingPdr;
 use super::ethernet;
 use super::extended::extended;
 use super::keys::SessionKeys;
@@ -37,7 +41,7 @@ pub(crate) fn compile(
     node: &Node,
     session: SessionIndex,
     slots: &Slots,
-) -> Result<BTreeMap<SessionKey, Record>, Rejection> {
+) -> Result<LiteMap<SessionKey, Record>, Rejection> {
     rules.check_endpoints()?;
     let detecting: Vec<_> = rules.detecting().collect();
     let (session_ue, several) = session_addresses(rules);
@@ -54,11 +58,11 @@ pub(crate) fn compile(
     };
     let gnbs = if node.settings.bind_gnb { gnbs(rules) } else { Vec::new() };
     let of_frames = rules.ethernet.then_some(session);
-    let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(AsRef::as_ref))?;
+    let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(Deref::deref))?;
     let concerned = changed.map(|fars| keys_concerned(rules, &session_keys, &detecting, fars)).transpose()?;
     let is_concerned = |key: &&SessionKey| concerned.as_ref().is_none_or(|keys| keys.contains(key));
-    let mut by_key: BTreeMap<SessionKey, Vec<CompiledPdr<'_>>> = BTreeMap::new();
-    for (place, pdr) in detecting.iter().map(AsRef::as_ref).enumerate() {
+    let mut by_key: LiteMap<SessionKey, Vec<CompiledPdr<'_>>> = LiteMap::new();
+    for (place, pdr) in detecting.iter().map(Deref::deref).enumerate() {
         let keys = session_keys.of(place, pdr)?;
         if !keys.iter().any(|key| is_concerned(&key)) {
             continue;
@@ -69,28 +73,31 @@ pub(crate) fn compile(
             if rules.ethernet && rule.detection.app.is_some() {
                 return Err(reject(pdr, "detects an application in an Ethernet session"));
             }
-            for key in keys.iter().filter(is_concerned) {
-                by_key.entry(*key).or_default().push((precedence, pdr, rule.clone()));
+            // The last takes the rule itself.
+            for (key, rule) in
+                keys.iter().zip(repeat_n(rule, keys.len())).filter(|(key, _)| is_concerned(key))
+            {
+                let found = by_key.entry(*key).or_insert_with(|| Vec::with_capacity(1));
+                found.push((precedence, pdr, rule));
             }
         }
     }
-    by_key
-        .into_iter()
-        .map(|(key, mut found)| {
-            // Stable: rules of equal precedence stay in the order of their IDs.
-            found.sort_by_key(|(precedence, ..)| *precedence);
-            let is_bound = key.is_tunnel() && found.iter().all(|(_, pdr, _)| is_from_gnb(rules, pdr));
-            let facts = SessionFacts { gnbs: if is_bound { &gnbs } else { &[] }, ..facts };
-            Ok((key, record(node, session, facts, found)?))
-        })
-        .collect()
+    let mut records = LiteMap::with_capacity(by_key.len());
+    for (key, mut found) in by_key {
+        // Stable: rules of equal precedence stay in the order of their IDs.
+        found.sort_by_key(|(precedence, ..)| *precedence);
+        let is_bound = key.is_tunnel() && found.iter().all(|(_, pdr, _)| is_from_gnb(rules, pdr));
+        let facts = SessionFacts { gnbs: if is_bound { &gnbs } else { &[] }, ..facts };
+        records.insert(key, record(node, session, facts, found)?);
+    }
+    Ok(records)
 }
 
 /// The keys of rules that name one of the FARs, of their own or for the time after a quota.
 fn keys_concerned(
     rules: &RuleSet,
     keys: &SessionKeys,
-    detecting: &[Cow<'_, Pdr>],
+    detecting: &[DetectingPdr<'_>],
     fars: &[UpdateFar],
 ) -> Result<BTreeSet<SessionKey>, Rejection> {
     let is_changed = |id: FarId| fars.iter().any(|far| far.id == id);

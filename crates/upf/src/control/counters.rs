@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use litemap::LiteMap;
+
 use super::Upf;
 use super::meter::Meter;
 use super::ruleset::RuleSet;
@@ -36,11 +38,11 @@ pub(crate) struct Counter {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Of every URR.
-    pub(super) urrs: BTreeMap<UrrId, Counter>,
+    pub(super) urrs: LiteMap<UrrId, Counter>,
     /// URRs that were not there, or are created anew.
-    pub(super) new: BTreeMap<UrrId, Meter>,
+    pub(super) new: LiteMap<UrrId, Meter>,
     /// URRs that go on in another counter.
-    pub(super) moved: BTreeMap<UrrId, Counter>,
+    pub(super) moved: LiteMap<UrrId, Counter>,
     /// Counters that were taken for them.
     pub(super) taken: Vec<UsageSlot>,
 }
@@ -69,7 +71,7 @@ impl Upf {
     pub(super) fn plan_counters(
         &mut self,
         rules: &RuleSet,
-        kept: &BTreeMap<UrrId, Meter>,
+        kept: &LiteMap<UrrId, Meter>,
         removed: &[UrrId],
         now: SystemTime,
     ) -> Result<Plan, Rejection> {
@@ -91,7 +93,7 @@ impl Upf {
         &mut self,
         plan: &mut Plan,
         group: &[&Urr],
-        kept: &BTreeMap<UrrId, Meter>,
+        kept: &LiteMap<UrrId, Meter>,
         removed: &[UrrId],
         now: SystemTime,
     ) -> Result<(), Rejection> {
@@ -155,7 +157,7 @@ impl Upf {
 }
 
 /// The counter that all URRs of a group have, and no others.
-fn common_slot(group: &[&Urr], kept: &BTreeMap<UrrId, Meter>, removed: &[UrrId]) -> Option<UsageSlot> {
+fn common_slot(group: &[&Urr], kept: &LiteMap<UrrId, Meter>, removed: &[UrrId]) -> Option<UsageSlot> {
     let slot = kept.get(&group.first()?.id)?.slot;
     let owners = kept.iter().filter(|(_, meter)| meter.slot == slot);
     let mut count = 0;

@@ -19,9 +19,9 @@ impl RuleSet {
         let by = Duration::from_millis(ms.unsigned_abs());
         let moved = |at: SystemTime| if ms >= 0 { at.checked_sub(by) } else { at.checked_add(by) };
         let shift = |at: &mut SystemTime| *at = moved(*at).unwrap_or(*at).max(SystemTime::UNIX_EPOCH);
-        let of_pdrs = self.pdrs.values_mut().flat_map(|pdr| [&mut pdr.activation, &mut pdr.deactivation]);
+        let of_pdrs = self.pdrs.iter_mut().flat_map(|(_, pdr)| [&mut pdr.activation, &mut pdr.deactivation]);
         of_pdrs.flatten().for_each(shift);
-        let of_urrs = self.urrs.values_mut().flat_map(|urr| &mut urr.monitoring_times);
+        let of_urrs = self.urrs.iter_mut().flat_map(|(_, urr)| &mut urr.monitoring_times);
         of_urrs.for_each(|time| shift(&mut time.at));
         if self.pdrs.values().any(|pdr| pdr.activation.or(pdr.deactivation).is_some()) {
             // Which rules match is found out when the session is looked at, which is at once.

@@ -4,10 +4,11 @@
 //! come to the end of the batch it was in. That takes a microsecond, or as long as the scheduler keeps a worker from
 //! running; requests that come meanwhile are carried out, and all that waits ends together.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_table::GraceCookie;
+use litemap::LiteMap;
 
 use super::Upf;
 use super::counters::{Counter, slots_of};
@@ -39,7 +40,7 @@ pub(super) struct Change {
     /// The rules that are in the table.
     pub(super) rules: RuleSet,
     /// URRs that are new, and those that go on in another counter.
-    pub(super) meters: (BTreeMap<UrrId, Meter>, BTreeMap<UrrId, Counter>),
+    pub(super) meters: (LiteMap<UrrId, Meter>, LiteMap<UrrId, Counter>),
     pub(super) policers: PolicerChange,
     /// Tunnels that get an End Marker.
     pub(super) ended: Vec<OuterHeaderCreation>,

@@ -1,8 +1,8 @@
 //! What a session's rules detect packets by, beyond what each PDR says itself: SDF filters by their IDs, traffic endpoints,
 //! networks behind the UE.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Deref;
 
 use super::ruleset::{RuleSet, failure};
 use kaido_n4::{
@@ -20,6 +20,26 @@ mod ie {
 const FILTERS_MAX: usize = 1024;
 /// Most framed routes in a session, counted where they are given.
 const FRAMED_ROUTES_MAX: usize = 64;
+
+/// A PDR, with what the traffic endpoint says that it names. It is handed on by its address: a PDR is large.
+#[derive(Debug)]
+pub(crate) enum DetectingPdr<'r> {
+    /// It says all itself.
+    Own(&'r Pdr),
+    /// With a traffic endpoint's.
+    Completed(Box<Pdr>),
+}
+
+impl Deref for DetectingPdr<'_> {
+    type Target = Pdr;
+
+    fn deref(&self) -> &Pdr {
+        match self {
+            Self::Own(pdr) => pdr,
+            Self::Completed(pdr) => pdr,
+        }
+    }
+}
 
 impl RuleSet {
     /// Keeps the bidirectional SDF filters that were given anew, in the place of older ones of their names, as long as a
@@ -94,17 +114,17 @@ impl RuleSet {
     }
 
     /// Every PDR in its time, with what its traffic endpoints say; one that names several appears once for each.
-    pub(crate) fn detecting(&self) -> impl Iterator<Item = Cow<'_, Pdr>> {
+    pub(crate) fn detecting(&self) -> impl Iterator<Item = DetectingPdr<'_>> {
         self.ever_detecting().filter(|pdr| !self.dormant.contains(&pdr.id))
     }
 
     /// As [`RuleSet::detecting`], at any time.
-    pub(crate) fn ever_detecting(&self) -> impl Iterator<Item = Cow<'_, Pdr>> {
+    pub(crate) fn ever_detecting(&self) -> impl Iterator<Item = DetectingPdr<'_>> {
         self.pdrs.values().flat_map(|pdr| {
-            let own = pdr.pdi.traffic_endpoints.is_empty().then_some(Cow::Borrowed(pdr));
+            let own = pdr.pdi.traffic_endpoints.is_empty().then_some(DetectingPdr::Own(pdr));
             let named = pdr.pdi.traffic_endpoints.iter().filter_map(|id| self.endpoints.get(id));
             let complete = |endpoint: &TrafficEndpoint| {
-                Cow::Owned(Pdr { pdi: endpoint.complete(&pdr.pdi), ..pdr.clone() })
+                DetectingPdr::Completed(Box::new(Pdr { pdi: endpoint.complete(&pdr.pdi), ..pdr.clone() }))
             };
             own.into_iter().chain(named.map(complete))
         })

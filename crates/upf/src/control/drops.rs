@@ -1,8 +1,9 @@
 //! URRs that are told of dropped downlink traffic (DROTH).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use litemap::LiteMap;
 
 use super::Upf;
 use super::pdr::reject;
@@ -13,7 +14,7 @@ use crate::ids::SessionIndex;
 use kaido_n4::{Modification, Pdr, Rejection, ReportingTriggers, UrrId, UsageReport, UsageReportTrigger};
 
 /// The counts of a session, by the URRs that ask for them.
-pub(crate) type DropCounts = BTreeMap<UrrId, Arc<DropCount>>;
+pub(crate) type DropCounts = LiteMap<UrrId, Arc<DropCount>>;
 
 impl Upf {
     /// The counts that rules ask for; those that there are stay what they are.

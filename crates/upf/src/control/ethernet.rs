@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_wire::EtherType;
+use litemap::LiteMap;
 
 use super::named::{instance, instance_named};
 use super::pdr::{direction, reject};
@@ -316,7 +317,7 @@ impl Upf {
         &mut self,
         session: SessionIndex,
         rules: &RuleSet,
-        records: &BTreeMap<SessionKey, Record>,
+        records: &LiteMap<SessionKey, Record>,
     ) {
         if !rules.ethernet {
             return;

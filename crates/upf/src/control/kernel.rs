@@ -9,8 +9,10 @@
 //! | fits no longer | kernel, table |
 //! | gone | kernel, table |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
+
+use litemap::LiteMap;
 
 use super::Upf;
 use crate::key::SessionKey;
@@ -60,7 +62,7 @@ impl Kernel {
     pub(super) fn withdraw(
         &mut self,
         old: &BTreeSet<SessionKey>,
-        records: &BTreeMap<SessionKey, Record>,
+        records: &LiteMap<SessionKey, Record>,
         node: &Node,
     ) {
         for key in old {
@@ -77,7 +79,7 @@ impl Kernel {
     pub(super) fn admit(
         &mut self,
         old: &BTreeSet<SessionKey>,
-        records: &BTreeMap<SessionKey, Record>,
+        records: &LiteMap<SessionKey, Record>,
         node: &Node,
         now: SystemTime,
     ) {

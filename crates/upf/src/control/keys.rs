@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use super::ethernet;
 use super::named::instance;
@@ -142,7 +142,7 @@ pub(crate) fn all_keys(
 ) -> BTreeSet<SessionKey> {
     let detecting: Vec<_> = rules.detecting().collect();
     let of_frames = rules.ethernet.then_some(session);
-    let keys = SessionKeys::new(settings, of_frames, detecting.iter().map(AsRef::as_ref));
+    let keys = SessionKeys::new(settings, of_frames, detecting.iter().map(Deref::deref));
     let Ok(keys) = keys else { return BTreeSet::new() };
     let mut all = BTreeSet::new();
     (0..detecting.len()).for_each(|place| all.extend(keys.found(place).iter().copied()));

@@ -514,6 +514,10 @@ impl SessionService for Upf {
         self.sessions.cp_fseid(self.sessions.find(seid)?)
     }
 
+    fn has_session(&self, seid: Seid) -> bool {
+        self.sessions.find(seid).is_some()
+    }
+
     fn load(&self) -> u8 {
         let sessions = percent(self.sessions.len().into(), self.node.settings.sessions_max.into());
         sessions.max(self.slots.used())

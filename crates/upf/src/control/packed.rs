@@ -420,8 +420,9 @@ impl PackedSessions {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
+
+    use litemap::LiteMap;
 
     use super::*;
     use crate::control::app_instances::Instances;
@@ -442,7 +443,7 @@ mod tests {
             imsi: "262010000000001".parse().ok(),
             cp_fseid: FSeid { seid: Seid(u64::MAX), ipv4: Some([10, 0, 0, 1].into()), ipv6: None },
             rules: RuleSet::default(),
-            meters: BTreeMap::new(),
+            meters: LiteMap::new(),
             leases: vec![super::super::pool::Lease::Ipv4(0, 7)],
             activity: Some(UsageSlot(9)),
             paging: Paging::default(),

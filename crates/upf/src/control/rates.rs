@@ -1,7 +1,8 @@
 //! The rates of a session's QERs: which policers enforce them, through all changes.
 
-use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
+
+use litemap::LiteMap;
 
 use super::Upf;
 use super::ruleset::RuleSet;
@@ -52,7 +53,7 @@ impl Kind {
         self.of(qer).is_some() || (self == Self::Maximum && qer.packet_rate.is_some())
     }
 
-    fn policers(self, rules: &mut RuleSet) -> &mut BTreeMap<QerId, PolicerSlot> {
+    fn policers(self, rules: &mut RuleSet) -> &mut LiteMap<QerId, PolicerSlot> {
         match self {
             Self::Maximum => &mut rules.policers,
             Self::Guaranteed => &mut rules.guarantees,
@@ -93,7 +94,7 @@ impl Upf {
         change: &mut PolicerChange,
     ) -> Result<(), Rejection> {
         let before = std::mem::take(kind.policers(rules));
-        let mut after = BTreeMap::new();
+        let mut after = LiteMap::new();
         for (id, qer) in &rules.qers {
             if !kind.is_asked(qer) {
                 continue;

@@ -3,14 +3,22 @@
 //! ```text
 //!   CountersInUse::of, all ─▶ which counters are in use ─▶ claim_counters
 //!   resume_all             ─▶ UE addresses, policers, records, limits, timers
+//!
+//!   one thread     several         the control loop's      one
+//!   read ────────▶ decode ───────▶ compile, table ───────▶ pack
+//!   batches go to one decoder after the other, and are taken from them in the same order
 //! ```
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::mpsc::sync_channel;
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::SystemTime;
+
+use litemap::LiteMap;
 
 use super::Upf;
 use super::change::ReplacedState;
@@ -42,13 +50,101 @@ pub struct RestoredSessions {
     pub refused: Vec<(Seid, Rejection)>,
 }
 
-/// Sessions that a thread reads ahead, together.
+/// Sessions that go from one thread to the next together.
 const BATCH: usize = 256;
-/// How many times as many.
-const BATCHES_AHEAD: usize = 8;
+/// Batches that wait for a thread at most.
+const BATCHES_AHEAD: usize = 4;
+/// Threads that decode, by how many CPUs there are: the one that puts sessions into the table does not keep up with more.
+const DECODERS: [usize; 2] = [2, 3];
 
 /// Takes a record and its number.
 type Each<'e, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'e;
+
+/// Records as they were read, one behind the other.
+#[derive(Debug, Default)]
+struct RecordBatch {
+    octets: Vec<u8>,
+    /// The number of each, and where it ends.
+    ends: Vec<(u64, usize)>,
+}
+
+impl RecordBatch {
+    fn push(&mut self, number: u64, record: &[u8]) {
+        self.octets.extend_from_slice(record);
+        self.ends.push((number, self.octets.len()));
+    }
+
+    fn decode(&self, now: SystemTime) -> DecodedBatch {
+        let mut begin = 0;
+        let sessions = self.ends.iter().map(|&(number, end)| {
+            let record = &self.octets[std::mem::replace(&mut begin, end)..end];
+            let mut session = RecordedSession::read(number, record).map_err(|_| BadRecord(number))?.0;
+            session.state.begin_anew(now);
+            Ok(session)
+        });
+        sessions.collect()
+    }
+}
+
+/// Sessions that are to go on, or why they cannot.
+type DecodedBatch = Result<Vec<Session>, BadRecord>;
+
+/// The number of a record that is none of a session.
+#[derive(Clone, Copy, Debug)]
+struct BadRecord(u64);
+
+/// How many threads decode.
+fn decoders() -> usize {
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let [least, most] = DECODERS;
+    cpus.saturating_sub(1).clamp(least, most)
+}
+
+/// Reads all records, and hands them out to one decoder after the other until nobody takes them.
+fn hand_out<E>(
+    read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
+    decoders: &[SyncSender<RecordBatch>],
+    nobody_takes: impl Fn(u64) -> E,
+) -> Result<(), E> {
+    let mut batch = RecordBatch::default();
+    let mut in_turn = decoders.iter().cycle();
+    let mut is_taken =
+        |batch| in_turn.next().is_some_and(|decoder: &SyncSender<RecordBatch>| decoder.send(batch).is_ok());
+    read(&mut |number, record| {
+        batch.push(number, record);
+        let is_whole = batch.ends.len() == BATCH;
+        if is_whole && !is_taken(std::mem::take(&mut batch)) {
+            return Err(nobody_takes(number));
+        }
+        Ok(())
+    })?;
+    // What was wrong is said where it is not taken.
+    is_taken(batch);
+    Ok(())
+}
+
+/// Decodes batches until there are no more, or nobody takes them.
+fn decode(records: &Receiver<RecordBatch>, to_table: &SyncSender<DecodedBatch>, now: SystemTime) {
+    let _ = records.iter().try_for_each(|batch| to_table.send(batch.decode(now)));
+}
+
+/// Packs sessions that are in the table.
+fn pack(
+    mut sessions: PackedSessions,
+    resumed: &Receiver<Vec<Session>>,
+) -> (PackedSessions, Result<(), BadRecord>) {
+    let packed = resumed.iter().flatten().try_for_each(|session| {
+        let is_new = sessions.take_in(session.index);
+        sessions.pack(&session);
+        is_new.then_some(()).ok_or(BadRecord(session.index.0.into()))
+    });
+    (sessions, packed)
+}
+
+/// What a thread came to.
+fn joined<T>(thread: thread::Result<T>) -> T {
+    thread.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))
+}
 
 /// A session as it was recorded.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,7 +234,7 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Puts all sessions into the table, of which `read` hands out the records, in another thread, ahead of this one.
+    /// Puts all sessions into the table, of which `read` hands out the records. Other threads read, decode and pack.
     ///
     /// # Errors
     /// Those of `read`, and that of a record that is none of a session.
@@ -148,52 +244,88 @@ impl Restoration<'_> {
         fault: impl Fn(u64, NoSession) -> E + Sync,
         now: SystemTime,
     ) -> Result<(), E> {
-        std::thread::scope(|scope| {
-            let (sender, batches) = sync_channel(BATCHES_AHEAD);
-            let fault = &fault;
-            let reader = scope.spawn(move || {
-                let mut batch = Vec::new();
-                read(&mut |number, record| {
-                    let session = RecordedSession::read(number, record);
-                    batch.push((number, session.map_err(|error| fault(number, error))?));
-                    let is_whole = batch.len() == BATCH;
-                    if is_whole && sender.send(std::mem::take(&mut batch)).is_err() {
-                        // What was wrong is said there.
-                        return Err(fault(number, NoSession));
-                    }
-                    Ok(())
-                })?;
-                // As above.
-                let _ = sender.send(batch);
-                Ok(())
+        let sessions = std::mem::take(&mut self.upf.sessions);
+        let mut given_up = Vec::new();
+        let (sessions, done) = thread::scope(|scope| {
+            let mut to_decoders = Vec::new();
+            let mut decoded = Vec::new();
+            for _ in 0..decoders() {
+                let (sender, records) = sync_channel(BATCHES_AHEAD);
+                let (to_table, sessions) = sync_channel(BATCHES_AHEAD);
+                to_decoders.push(sender);
+                decoded.push(sessions);
+                scope.spawn(move || decode(&records, &to_table, now));
+            }
+            let nobody_takes = |number| fault(number, NoSession);
+            let reader = scope.spawn(move || hand_out(read, &to_decoders, nobody_takes));
+            let (to_packer, resumed) = sync_channel(BATCHES_AHEAD);
+            let packer = scope.spawn(move || pack(sessions, &resumed));
+            let done = self.resume_in_turn(&decoded, &to_packer, &mut given_up, now);
+            // Nobody takes anything any more, which ends all threads.
+            drop((decoded, to_packer));
+            let read = joined(reader.join());
+            let (sessions, packed) = joined(packer.join());
+            let done = done.and(packed).map_err(|BadRecord(number)| fault(number, NoSession));
+            (sessions, done.and(read))
+        });
+        self.upf.sessions = sessions;
+        given_up.into_iter().for_each(|index| self.upf.sessions.forget(index));
+        done
+    }
+
+    /// Puts the session of one record into the table, all in this thread.
+    ///
+    /// # Errors
+    /// [`NoSession`], also where its number is another's.
+    pub fn resume_one(&mut self, number: u64, recorded: &[u8], now: SystemTime) -> Result<(), NoSession> {
+        let RecordedSession(mut session) = RecordedSession::read(number, recorded)?;
+        session.state.begin_anew(now);
+        self.upf.sessions.take_in(session.index).then_some(()).ok_or(NoSession)?;
+        match self.resume(&mut session, now) {
+            true => self.upf.sessions.pack(&session),
+            false => self.upf.sessions.forget(session.index),
+        }
+        Ok(())
+    }
+
+    /// Puts batches into the table as they come, from one decoder after the other.
+    fn resume_in_turn(
+        &mut self,
+        decoded: &[Receiver<DecodedBatch>],
+        to_packer: &SyncSender<Vec<Session>>,
+        given_up: &mut Vec<SessionIndex>,
+        now: SystemTime,
+    ) -> Result<(), BadRecord> {
+        let batches = decoded.iter().cycle().map_while(|decoder| decoder.recv().ok());
+        for batch in batches {
+            let mut sessions = batch?;
+            sessions.retain_mut(|session| {
+                let goes_on = self.resume(session, now);
+                if !goes_on {
+                    given_up.push(session.index);
+                }
+                goes_on
             });
-            let resumed = batches.into_iter().flatten().try_for_each(|(number, session)| {
-                self.resume(session, now).map_err(|error| fault(number, error))
-            });
-            let read = reader.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
-            resumed.and(read)
-        })
+            // It takes all; should it panic, that is seen when it is joined.
+            let _ = to_packer.send(sessions);
+        }
+        Ok(())
     }
 
     /// Puts a session into the table. What it asks for may not be to be had any more: then it ends.
-    ///
-    /// # Errors
-    /// [`NoSession`] where its number is another's.
-    pub fn resume(
-        &mut self,
-        RecordedSession(mut session): RecordedSession,
-        now: SystemTime,
-    ) -> Result<(), NoSession> {
-        self.upf.sessions.take_in(session.index).then_some(()).ok_or(NoSession)?;
+    fn resume(&mut self, session: &mut Session, now: SystemTime) -> bool {
         session.state.leases = self.upf.claim_leases(&session.state);
-        match self.upf.resume_session(&mut session, now) {
-            Ok(()) => self.done.restored += 1,
+        match self.upf.resume_session(session, now) {
+            Ok(()) => {
+                self.done.restored += 1;
+                true
+            }
             Err(why) => {
-                self.upf.give_up(&session);
+                self.upf.give_up(session);
                 self.done.refused.push((session.seid, why));
+                false
             }
         }
-        Ok(())
     }
 
     /// All sessions are there.
@@ -275,10 +407,6 @@ impl Upf {
     fn resume_session(&mut self, session: &mut Session, now: SystemTime) -> Result<(), Rejection> {
         let Session { index, state, .. } = session;
         let index = *index;
-        state.rules.at(now);
-        // Policers are others.
-        state.rules.policers.clear();
-        state.rules.guarantees.clear();
         let monitors = self.monitors_of(index, &state.rules)?;
         let drops = self.drop_counts(index, &state.rules);
         let slots = Slots { urrs: counters_of(state)?, activity: state.activity, monitors, drops };
@@ -289,8 +417,6 @@ impl Upf {
         self.remote_fteids.change(index, &BTreeSet::new(), &remote_fteids(&state.rules, &self.node.settings));
         self.keep_drop_counts(index, slots.drops);
         state.watches = self.begin_watches(index, &state.rules, slots.monitors, now);
-        // What was buffered is gone, so that the control plane is to be told of the next packet.
-        state.paging = Paging::default();
         let node = self.node.clone();
         for (id, meter) in &mut state.meters {
             if let Some(urr) = state.rules.urrs.get(id) {
@@ -300,7 +426,6 @@ impl Upf {
         }
         session.arm_shared(&node.usage, now);
         self.set_times(session);
-        self.sessions.pack(session);
         Ok(())
     }
 
@@ -309,7 +434,18 @@ impl Upf {
         let slots: BTreeSet<UsageSlot> = session.state.slots().collect();
         self.release_counters(slots);
         self.give_back(&session.state.leases);
-        self.sessions.forget(session.index);
+    }
+}
+
+impl SessionState {
+    /// Forgets what has not outlived the process.
+    fn begin_anew(&mut self, now: SystemTime) {
+        self.rules.at(now);
+        // Policers are others.
+        self.rules.policers.clear();
+        self.rules.guarantees.clear();
+        // What was buffered is gone, so that the control plane is to be told of the next packet.
+        self.paging = Paging::default();
     }
 }
 
@@ -319,7 +455,7 @@ pub fn recorded_volume(record: &[u8]) -> Option<Volume> {
 }
 
 /// Where the URRs of a session count.
-fn counters_of(state: &SessionState) -> Result<BTreeMap<UrrId, Counter>, Rejection> {
+fn counters_of(state: &SessionState) -> Result<LiteMap<UrrId, Counter>, Rejection> {
     let mut before_qos: BTreeMap<UsageSlot, bool> = BTreeMap::new();
     for (id, meter) in &state.meters {
         let is_before = state.rules.urrs.get(id).is_some_and(|urr| urr.information.before_qos);

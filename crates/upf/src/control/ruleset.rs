@@ -1,7 +1,8 @@
 //! The rules of a session as the control plane has them, and how a request changes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
 
 use crate::qos::PolicerSlot;
@@ -14,21 +15,21 @@ use kaido_n4::{
 /// All rules of a session. A copy is changed and compiled; only then it takes the old one's place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RuleSet {
-    pub(crate) pdrs: BTreeMap<PdrId, Pdr>,
-    pub(crate) fars: BTreeMap<FarId, Far>,
-    pub(crate) qers: BTreeMap<QerId, Qer>,
-    pub(crate) urrs: BTreeMap<UrrId, Urr>,
-    pub(crate) bars: BTreeMap<BarId, BufferingRule>,
-    pub(crate) srrs: BTreeMap<SrrId, Srr>,
+    pub(crate) pdrs: LiteMap<PdrId, Pdr>,
+    pub(crate) fars: LiteMap<FarId, Far>,
+    pub(crate) qers: LiteMap<QerId, Qer>,
+    pub(crate) urrs: LiteMap<UrrId, Urr>,
+    pub(crate) bars: LiteMap<BarId, BufferingRule>,
+    pub(crate) srrs: LiteMap<SrrId, Srr>,
     /// Bidirectional SDF filters by their SDF Filter ID, as they were last given.
-    pub(crate) filters: BTreeMap<u32, SdfFilter>,
+    pub(crate) filters: LiteMap<u32, SdfFilter>,
     /// Ethernet filters by their Ethernet Filter ID, as they were last given, and whether that was for the uplink.
-    pub(crate) ethernet_filters: BTreeMap<u32, (EthernetFilter, bool)>,
-    pub(crate) endpoints: BTreeMap<TrafficEndpointId, TrafficEndpoint>,
+    pub(crate) ethernet_filters: LiteMap<u32, (EthernetFilter, bool)>,
+    pub(crate) endpoints: LiteMap<TrafficEndpointId, TrafficEndpoint>,
     /// What enforces the rates of the QERs that have any.
-    pub(crate) policers: BTreeMap<QerId, PolicerSlot>,
+    pub(crate) policers: LiteMap<QerId, PolicerSlot>,
     /// What measures the guarantees of the QERs that have any.
-    pub(crate) guarantees: BTreeMap<QerId, PolicerSlot>,
+    pub(crate) guarantees: LiteMap<QerId, PolicerSlot>,
     /// PDRs outside their time.
     pub(crate) dormant: BTreeSet<PdrId>,
     /// When others are, in milliseconds.
@@ -88,7 +89,7 @@ impl RuleSet {
         let stays = |id: &UrrId| {
             !request.remove_urrs.contains(id) || request.create_urrs.iter().any(|urr| urr.id == *id)
         };
-        for pdr in self.pdrs.values_mut() {
+        for (_, pdr) in &mut self.pdrs {
             pdr.urr_ids.retain(stays);
             pdr.qer_ids.retain(|id| !request.remove_qers.contains(id));
         }

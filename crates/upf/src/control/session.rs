@@ -1,9 +1,10 @@
 //! A session: its rules, what it holds, and what is known of it from outside.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
+use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
 
 use super::app_instances::Instances;
@@ -36,7 +37,7 @@ pub(crate) struct SessionState {
     pub(crate) imsi: Option<Imsi>,
     pub(crate) cp_fseid: FSeid,
     pub(crate) rules: RuleSet,
-    pub(crate) meters: BTreeMap<UrrId, Meter>,
+    pub(crate) meters: LiteMap<UrrId, Meter>,
     /// UE addresses to give back.
     pub(crate) leases: Vec<Lease>,
     /// Counts what no URR does, where the session is watched for inactivity.

@@ -1,6 +1,6 @@
 //! The counters that a session's rules are compiled with.
 
-use std::collections::BTreeMap;
+use litemap::LiteMap;
 
 use super::counters::Counter;
 use super::drops::DropCounts;
@@ -12,7 +12,7 @@ use kaido_n4::UrrId;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     /// Those of its URRs.
-    pub(crate) urrs: BTreeMap<UrrId, Counter>,
+    pub(crate) urrs: LiteMap<UrrId, Counter>,
     /// That of packets that no URR counts, where they are of interest.
     pub(crate) activity: Option<UsageSlot>,
     /// The QoS flows whose delays are measured.

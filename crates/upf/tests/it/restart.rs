@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use kaido_n4::{
-    BitRate, CreatedPdr, Establishment, Modification, Qer, QerId, Seid, SessionEvent, SessionService, Teid,
-    UpdateFar, Urr, UrrId, Volume,
+    BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, Modification, Qer, QerId, Seid,
+    SessionEvent, SessionService, Teid, UpdateFar, Urr, UrrId, Volume,
 };
 use kaido_store::{Kind, Recorder, changes};
 use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, RestoredSessions, recorded_volume};
@@ -122,10 +122,9 @@ fn shapes() -> Vec<Establishment> {
     let mut plain = SessionPlan::ipv4(1).establishment();
     plain.qers = vec![Qer { mbr: Some(rate), ..Qer::open(QerId(1)) }];
     let mut chosen = SessionPlan::ipv4(4).establishment();
-    chosen.pdrs[0].pdi.local_fteid =
-        Some(kaido_n4::LocalFTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(3) });
+    chosen.pdrs[0].pdi.local_fteid = Some(LocalFTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(3) });
     for ue in chosen.pdrs.iter_mut().flat_map(|pdr| &mut pdr.pdi.ue_ip) {
-        ue.ipv4 = Some(kaido_n4::ChooseOr::Choose);
+        ue.ipv4 = Some(ChooseOr::Choose);
     }
     vec![plain, free5gc(2, rate), open5gs(3), chosen]
 }
@@ -314,6 +313,49 @@ fn what_cannot_be_had_any_more_is_refused_by_name_and_the_rest_goes_on() {
     assert_eq!(life.charged(first).len(), 1);
     let (life, restored) = life.again(true, |_| Volume::default());
     assert_eq!((restored.restored, life.rig.upf.len()), (1, 1), "it was recorded as gone");
+}
+
+#[test]
+fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
+    let mut life = Life::first();
+    let seids: Vec<Seid> = (0..950u32)
+        .map(|n| {
+            let mut plan = SessionPlan::ipv4(0);
+            let [.., high, low] = n.to_be_bytes();
+            plan.ue.ipv4 = Some(ChooseOr::Given([10, 60, high, low].into()));
+            plan.local =
+                LocalFTeid::Given(FTeid { teid: Teid(1000 + n), ipv4: Some(v4("10.100.3.1")), ipv6: None });
+            life.rig.upf.establish(&plan.establishment(), now()).unwrap().seid
+        })
+        .collect();
+    let restored;
+    (life, restored) = life.again(true, |_| Volume::default());
+    assert_eq!((restored.restored, restored.refused.len(), life.rig.upf.len()), (950, 0, 950));
+    let listed = life.rig.upf.sessions(0, 1000).into_iter().map(|session| session.seid);
+    assert_eq!(listed.collect::<Vec<_>>(), seids);
+    for (teid, ue) in [(1000, "10.60.0.0"), (1255, "10.60.0.255"), (1256, "10.60.1.0"), (1949, "10.60.3.181")]
+    {
+        assert_eq!(life.pass(teid, ue), [true; 2], "{ue}");
+    }
+    life.read();
+    // One in the second batch, and one in the last.
+    for bad in [300, 949] {
+        let mut rig = Rig::over(memory());
+        let mut restoration = rig.upf.restore();
+        let resumed = restoration.resume_all(
+            |each| {
+                life.kept.iter().try_for_each(|(&number, value)| {
+                    each(number, if number == bad { &value[..value.len() - 1] } else { value })
+                })
+            },
+            |number, _| number,
+            now(),
+        );
+        assert_eq!(resumed, Err(bad));
+        // What fails while it is read is told as it is.
+        let resumed = restoration.resume_all(|_| Err(77), |number, _| number, now());
+        assert_eq!(resumed, Err(77));
+    }
 }
 
 #[test]
