@@ -25,11 +25,13 @@ pub enum Kind {
     Pfd = 7,
     /// What a usage counter has counted.
     Usage = 8,
+    /// Sessions that a peer has had deleted and that are not yet, and those that came later.
+    Selection = 9,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Node,
         Self::Peer,
         Self::Session,
@@ -38,6 +40,7 @@ impl Kind {
         Self::Request,
         Self::Pfd,
         Self::Usage,
+        Self::Selection,
     ];
 
     /// The kind of that number.
@@ -56,6 +59,7 @@ impl Kind {
             Self::Request => "request",
             Self::Pfd => "pfd",
             Self::Usage => "usage",
+            Self::Selection => "selection",
         }
     }
 }

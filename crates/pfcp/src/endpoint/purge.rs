@@ -13,6 +13,8 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use kaido_n4::{Cause, FSeid, Progress, Rejection, Seid, SessionService};
+use kaido_store::{Kind, Recorder};
+use serde::{Deserialize, Serialize};
 
 use super::Endpoint;
 use super::binding::{Binding, PARTS};
@@ -46,16 +48,66 @@ pub(super) struct Purge {
     doomed: Vec<Seid>,
     /// Deletions that wait for packets on their way.
     waiting: usize,
+    /// The number of the last selection.
+    issued: u32,
+    /// Takes down selections, for a restart.
+    recorder: Recorder,
 }
 
 impl Purge {
+    /// Has changes of selections taken down.
+    pub(super) fn record_by(&mut self, recorder: Recorder) {
+        self.recorder = recorder;
+    }
+
+    /// Takes in a selection of before a restart, or a session that it spares; `None` of what is neither.
+    pub(super) fn take_in(&mut self, key: u64, recorded: &[u8]) -> Option<()> {
+        let (number, is_selection) = (u32::try_from(key >> 32).ok()?, key & 0xffff_ffff == 0);
+        if is_selection {
+            let of = postcard::from_bytes(recorded).ok()?;
+            self.issued = self.issued.max(number);
+            // The whole table is looked at again.
+            self.selections.push(Selection { number, of, spared: HashSet::new(), parts_left: PARTS });
+            return Some(());
+        }
+        let seid = postcard::from_bytes(recorded).ok()?;
+        let selection = self.selections.iter_mut().find(|selection| selection.number == number)?;
+        selection.spared.insert(seid);
+        Some(())
+    }
+
+    fn select(&mut self, of: PurgedSessions) {
+        self.issued = self.issued.wrapping_add(1);
+        let number = self.issued;
+        self.recorder.put_value(Kind::Selection, selection_key(number), &of);
+        self.selections.push(Selection { number, of, spared: HashSet::new(), parts_left: PARTS });
+    }
+
+    /// Forgets selections of which all sessions were found.
+    fn forget_ended(&mut self) {
+        let recorder = &self.recorder;
+        self.selections.retain(|selection| {
+            let goes_on = selection.parts_left > 0;
+            if !goes_on {
+                recorder.remove(Kind::Selection, selection_key(selection.number));
+                let spared = selection.spared.iter().map(|&seid| spared_key(selection.number, seid));
+                spared.for_each(|key| recorder.remove(Kind::Selection, key));
+            }
+            goes_on
+        });
+    }
+
     fn is_done(&self) -> bool {
         self.orphans == 0 && self.selections.is_empty() && self.doomed.is_empty()
     }
 
     /// Keeps a session that was made, taken over or put into a set after the selections began.
     pub(super) fn spare(&mut self, seid: Seid) {
-        self.selections.iter_mut().for_each(|selection| _ = selection.spared.insert(seid));
+        for selection in &mut self.selections {
+            if selection.spared.insert(seid) {
+                self.recorder.put_value(Kind::Selection, spared_key(selection.number, seid), &seid);
+            }
+        }
     }
 
     /// A deletion that nobody asked for has come to its end.
@@ -64,9 +116,21 @@ impl Purge {
     }
 }
 
+/// What a selection is recorded under: what it spares comes behind it.
+const fn selection_key(number: u32) -> u64 {
+    (number as u64) << 32
+}
+
+/// What a session is recorded under that a selection spares. Of two that have had one place the later is there.
+const fn spared_key(number: u32, seid: Seid) -> u64 {
+    // There are fewer than 2^32 - 1 places.
+    selection_key(number) | ((seid.0 & 0xffff_ffff) + 1)
+}
+
 /// Sessions that end while their association stays.
 #[derive(Debug)]
 struct Selection {
+    number: u32,
     of: PurgedSessions,
     /// Sessions that came later.
     spared: HashSet<Seid>,
@@ -75,7 +139,7 @@ struct Selection {
 }
 
 /// Which sessions a peer has forgotten.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum PurgedSessions {
     /// Those whose CP F-SEID has none of these addresses (Session Retention Information).
     ElsewhereThan(AssociationId, Vec<IpAddr>),
@@ -152,7 +216,7 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn end_selected(&mut self, now: Instants, of: PurgedSessions) -> Result<(), Rejection> {
         self.may_select()?;
         let was_done = self.purge.is_done();
-        self.purge.selections.push(Selection { of, spared: HashSet::new(), parts_left: PARTS });
+        self.purge.select(of);
         self.begin(now, was_done);
         Ok(())
     }
@@ -198,7 +262,7 @@ impl<S: SessionService> Endpoint<S> {
                 continue;
             }
             // Selections are forgotten with the last session that they have found.
-            self.purge.selections.retain(|selection| selection.parts_left > 0);
+            self.purge.forget_ended();
             if self.purge.is_done() || looked_at >= LOOKED_AT_MAX {
                 return None;
             }

@@ -1,5 +1,5 @@
-//! What the endpoint knows again after a restart: associations, whose sessions are, answers that were given lately, and
-//! usage that no control plane has acknowledged.
+//! What the endpoint knows again after a restart: associations, whose sessions are, which of them are being deleted, answers
+//! that were given lately, and usage that no control plane has acknowledged.
 //!
 //! Usage on its way is sent again as the same request, so that a control plane that had it already takes it for a
 //! repetition. Usage that was to be sent later goes back into the meters.
@@ -55,12 +55,13 @@ impl<S: SessionService> Endpoint<S> {
     pub fn record_by(&mut self, recorder: &Recorder) {
         self.associations.record_by(recorder.clone());
         self.sessions.record_by(recorder.clone());
+        self.purge.record_by(recorder.clone());
         self.answered.record_by(recorder.clone());
         self.recorder = recorder.clone();
     }
 
     /// What the endpoint records, in the order in which it is [taken in](Self::take_in).
-    pub const RECORDED: [Kind; 4] = [Kind::Peer, Kind::Binding, Kind::Answer, Kind::Request];
+    pub const RECORDED: [Kind; 5] = [Kind::Peer, Kind::Binding, Kind::Selection, Kind::Answer, Kind::Request];
 
     /// Takes in what was recorded before a restart, kind after kind as [`Self::RECORDED`], when the service has its sessions again.
     ///
@@ -76,6 +77,7 @@ impl<S: SessionService> Endpoint<S> {
         match kind {
             Kind::Peer => self.associations.take_in(number, recorded, now.monotonic),
             Kind::Binding => self.take_in_binding(recorded),
+            Kind::Selection => self.purge.take_in(number, recorded),
             Kind::Answer => self.answered.take_in(number, recorded, now),
             Kind::Request => self.take_in_usage(number, recorded, now),
             Kind::Node | Kind::Session | Kind::Pfd | Kind::Usage => None,

@@ -9,8 +9,8 @@ use kaido_pfcp::{Config, Endpoint, Instants, Limits, MsgType, NoRecord, Transmit
 use kaido_store::{Kind, Recorder, changes};
 
 use crate::rig::{
-    Reply, SMF, STRANGER, Scripted, answer_report, ask, config, due, message, send_from, setup,
-    sound_establishment, usage,
+    Reply, SMF, STRANGER, Scripted, answer_report, ask, config, cp_f_seid, create_far, due, group, ie,
+    message, node_id, pdr_parts, send_from, setup, sound_establishment, usage,
 };
 
 const REPORT: u8 = MsgType::SessionReportRequest as u8;
@@ -124,7 +124,7 @@ fn answers_are_written_over_in_the_order_that_they_were_given() {
 fn answers_to_a_control_plane_that_started_anew_do_not_come_back() {
     let mut life = Life::first();
     let before = life.establish(2);
-    let later = message(5, None, 1, &[crate::rig::node_id(), crate::rig::ie(96, &[0xe0, 0, 0, 2])].concat());
+    let later = message(5, None, 1, &[node_id(), ie(96, &[0xe0, 0, 0, 2])].concat());
     assert_eq!(ask(&mut life.upf, life.now, &later).cause(), 1);
     let mut life = life.again(Duration::from_secs(1));
     let after = life.establish(2);
@@ -148,7 +148,7 @@ fn associations_and_sessions_are_whose_they_were() {
     assert_eq!(life.upf.session_count(), 1, "what was deleted does not come back");
     assert_eq!(ask(&mut life.upf, life.now, &message(52, Some(other), 6, &[])).cause(), 1);
     // The release of the association is kept, too.
-    assert_eq!(ask(&mut life.upf, life.now, &message(9, None, 7, &crate::rig::node_id())).cause(), 1);
+    assert_eq!(ask(&mut life.upf, life.now, &message(9, None, 7, &node_id())).cause(), 1);
     let life = life.again(Duration::from_secs(60));
     assert_eq!((life.upf.peers().count(), life.upf.session_count()), (0, 0));
 }
@@ -176,7 +176,7 @@ fn sessions_that_were_yet_to_be_deleted_are_not_those_of_a_new_association() {
     for sequence in 2..302 {
         life.establish(sequence);
     }
-    assert_eq!(ask(&mut life.upf, life.now, &message(9, None, 400, &crate::rig::node_id())).cause(), 1);
+    assert_eq!(ask(&mut life.upf, life.now, &message(9, None, 400, &node_id())).cause(), 1);
     let left = life.upf.session_count();
     assert!(left > 0);
     let mut life = life.again(Duration::from_secs(60));
@@ -187,6 +187,51 @@ fn sessions_that_were_yet_to_be_deleted_are_not_those_of_a_new_association() {
     }
     assert!(!life.upf.has_more());
     assert_eq!((life.upf.session_count(), life.upf.peers().next().unwrap().sessions), (0, 0));
+}
+
+/// Conformance: TS 29.244 7.4.6 | A restart before the last session of a set is deleted deletes the rest, and keeps what came later
+#[test]
+fn a_set_deletion_goes_on_after_a_restart() {
+    let set = ie(65, &[1, 10, 9, 0, 1, 0, 7]);
+    let of_set = |sequence: u32| {
+        let [.., high, low] = sequence.to_be_bytes();
+        let ue = [ie(20, &[1]), ie(93, &[6, 10, 61, high, low])].concat();
+        let mut parts = pdr_parts(1, 1);
+        parts[2].1 = ue;
+        let rules = [group(1, &parts), create_far(1), ie(65, &[1, 10, 9, 0, 1, 0, 7])].concat();
+        message(50, Some(0), sequence, &[node_id(), cp_f_seid(sequence.into()), rules].concat())
+    };
+    let mut life = Life::first();
+    life.upf.service_mut().sessions_max = 1000;
+    for sequence in 2..402 {
+        assert_eq!(ask(&mut life.upf, life.now, &of_set(sequence)).cause(), 1);
+    }
+    let joins = life.establish(500);
+    let delete = message(14, None, 501, &[node_id(), set.clone()].concat());
+    assert_eq!(ask(&mut life.upf, life.now, &delete).cause(), 1);
+    assert_eq!(ask(&mut life.upf, life.now, &message(52, Some(joins), 502, &set)).cause(), 1);
+    let made = ask(&mut life.upf, life.now, &of_set(503)).up_seid();
+    assert!(life.upf.session_count() > 200);
+    // Once more in the middle.
+    let mut life = life.again(Duration::from_secs(60));
+    due(&mut life.upf, life.now);
+    let left = life.upf.session_count();
+    assert!(life.upf.has_more() && left > 2, "{left}");
+    let mut life = life.again(Duration::from_secs(1));
+    while life.upf.has_more() {
+        due(&mut life.upf, life.now);
+    }
+    let left: Vec<_> = life.upf.service().sessions.keys().map(|seid| seid.0).collect();
+    assert_eq!((left, life.upf.session_count()), (vec![joins, made], 2));
+    life.read();
+    assert!(life.kept.keys().all(|(kind, _)| *kind != Kind::Selection), "it is over");
+    // Another gets another number.
+    assert_eq!(ask(&mut life.upf, life.now, &message(14, None, 504, &[node_id(), set].concat())).cause(), 1);
+    let mut life = life.again(Duration::ZERO);
+    while life.upf.has_more() {
+        due(&mut life.upf, life.now);
+    }
+    assert_eq!(life.upf.session_count(), 0);
 }
 
 #[test]
