@@ -21,7 +21,7 @@ package: build ## Make the Debian package, target/package
 image: build ## Make the OCI image, target/image
 	@scripts/image
 
-release: ## Make package, image, list of contents, checksums and provenance of a commit, target/dist
+release: ## Make package, image, chart, list of contents, checksums and provenance of a commit, target/dist
 	@scripts/release
 
 demo: ## Set everything up and show Kaido carrying traffic, start to finish
