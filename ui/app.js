@@ -1,8 +1,11 @@
 // The page: which part is shown, and what the node tells meanwhile.
 
-import { Refused, events, get, setToken, useLogin } from "./node.js";
+import { Refused, events, get, may, setToken, useLogin } from "./node.js";
 import { duration, h } from "./draw.js";
-import * as views from "./views.js";
+import * as operating from "./operate.js";
+import * as looking from "./views.js";
+
+const views = { ...looking, ...operating };
 
 /** Seconds that charts go back. */
 const HISTORY = 120;
@@ -12,16 +15,20 @@ const PAGES = [
   { name: "ports", title: "Ports", live: true },
   { name: "drops", title: "Drops", live: true },
   { name: "sessions", title: "Sessions", path: "/v1/sessions" },
+  { name: "peers", title: "Control planes", path: "/v1/associations" },
   { name: "gre", title: "GRE", path: "/v1/gre" },
   { name: "ndn", title: "NDN", path: "/v1/ndn" },
   { name: "vxlan", title: "VXLAN", path: "/v1/vxlan" },
-  { name: "trace", title: "Trace" },
+  { name: "trace", title: "Trace", path: "/v1/traces", method: "post" },
+  { name: "operate", title: "Operate", path: "/v1/log" },
 ];
 /** Shown below another one. */
 const WITHIN = { session: "sessions" };
 
 const state = { node: null, drops: [], dropRates: new Map(), rates: [], history: HISTORY, at: 0, dropsAt: 0 };
-let functions = new Set();
+/** The paths of the node's functions, and which role each method needs. */
+let functions = new Map();
+const offers = (path, method = "get") => may(functions.get(path)?.[method]?.["x-role"]);
 let leave = new AbortController();
 
 const main = document.getElementById("main");
@@ -32,7 +39,7 @@ function place() {
   return { name: name || "overview", url: new URL(`?${query ?? ""}`, location.origin) };
 }
 
-const pages = () => PAGES.filter(({ path }) => !path || functions.has(path));
+const pages = () => PAGES.filter(({ path, method }) => !path || offers(path, method));
 
 function showPages() {
   const { name } = place();
@@ -53,7 +60,7 @@ async function show() {
     return;
   }
   const { signal } = leave;
-  const context = { place: url, signal, functions, go: (hash) => { location.hash = hash; } };
+  const context = { place: url, signal, functions, offers, again: show, go: (hash) => { location.hash = hash; } };
   try {
     const parts = await view(state, context);
     if (!signal.aborted) main.replaceChildren(...parts.filter(Boolean));
@@ -150,7 +157,7 @@ addEventListener("keydown", (event) => {
   const page = pages()[Number(event.key) - 1];
   if (page) location.hash = `#${page.name}`;
   else if (event.key === "d") otherScheme();
-  else if (event.key === "/" && functions.has("/v1/sessions")) {
+  else if (event.key === "/" && offers("/v1/sessions")) {
     event.preventDefault();
     location.hash = "#sessions";
     setTimeout(() => document.getElementById("wanted")?.focus(), 200);
@@ -164,7 +171,7 @@ addEventListener("hashchange", async () => {
 });
 
 const document_ = await get("/v1/openapi.json");
-functions = new Set(Object.keys(document_.paths));
+functions = new Map(Object.entries(document_.paths));
 listen();
 while (!state.node) {
   showPages();

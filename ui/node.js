@@ -17,6 +17,15 @@ export function useLogin(ask) {
   login = ask;
 }
 
+/** Roles, each with what the one before may do. */
+const ROLES = ["watch", "read", "operate"];
+let own = null;
+
+/** Whether who asks here may do what needs a role, as far as the node has told. */
+export function may(role) {
+  return ROLES.includes(role) && ROLES.indexOf(role) <= ROLES.indexOf(own);
+}
+
 export function setToken(token) {
   sessionStorage.setItem(KEY, token);
 }
@@ -27,6 +36,7 @@ async function send(path, options = {}) {
   if (token) headers.Authorization = `Bearer ${token}`;
   if (options.body) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, { ...options, headers });
+  own = answer.headers.get("kaido-role") ?? own;
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({ status: answer.status }));
   if (answer.status === 401) {
@@ -39,6 +49,11 @@ async function send(path, options = {}) {
 /** The document at a path. */
 export async function get(path) {
   return (await send(path)).json();
+}
+
+/** The file at a path, when it has come whole. */
+export async function file(path) {
+  return (await send(path)).blob();
 }
 
 /** Has something done; what came of it, if it is told. */

@@ -1,6 +1,7 @@
 // The pages. Each is made anew from what the node told last; those that ask for more do so themselves.
 
-import { act, get } from "./node.js";
+import { act, file, get } from "./node.js";
+import { release } from "./operate.js";
 import { bar, boxes, card, chart, duration, h, short, table, whole } from "./draw.js";
 
 const NS = 1e9;
@@ -191,7 +192,8 @@ function rules(installed) {
   return boxes("Rules of the session: each PDR with its FAR, QERs and URRs", [pdrs, acts], links);
 }
 
-export async function session(_, { place }) {
+export async function session(_, context) {
+  const { place } = context;
   const seid = place.searchParams.get("seid");
   const found = await get(`/v1/sessions/${encodeURIComponent(seid)}`);
   const share = ({ key, held, left }) => [key, held ? (left.length ? "some" : "all") : "none", left.join("; ")];
@@ -203,6 +205,7 @@ export async function session(_, { place }) {
       card("Downlink", short(found.downlink_bytes, "B"), `in ${whole(found.downlink_packets)} packets`),
       card("Subscriber", found.imsi ?? "not told")),
     found.ue[0] ? h("p", {}, h("a", { href: `#trace?ue=${encodeURIComponent(found.ue[0].split("/")[0])}` }, "Trace its packets")) : null,
+    release(found, context),
     h("h3", {}, "Rules as installed"),
     rules(found.rules),
     found.kernel.length ? table("What the kernel forwards", ["key", "packets", "why not all"], found.kernel.map(share)) : null,
@@ -231,7 +234,7 @@ function way(packet) {
 const KEPT = 100;
 
 /** Packets as they come, of a UE or of all ports; ends with the page. */
-export async function trace(_, { place, go, signal, functions }) {
+export async function trace(_, { place, go, signal, functions, offers }) {
   const hasSessions = functions.has("/v1/sessions");
   const ue = place.searchParams.get("ue") ?? "";
   const isOn = place.searchParams.has("ue") || place.searchParams.has("all");
@@ -248,10 +251,32 @@ export async function trace(_, { place, go, signal, functions }) {
     h("form", { class: "row", onsubmit: begin },
       hasSessions ? h("div", {}, h("label", { for: "ue" }, "Address of a UE"), field) : null,
       h("button", { type: "submit" }, "Trace"),
+      isOn && hasSessions && offers("/v1/capture", "get")
+        ? h("button", { type: "button", onclick: (event) => record(ue, event.currentTarget) }, `Record ${RECORDED_S} s as pcapng`)
+        : null,
       isOn ? h("a", { href: "#trace" }, "Stop") : null),
     told,
     list,
   ];
+}
+
+const RECORDED_S = 10;
+
+/** Saves the packets of a UE that come from now on. */
+async function record(ue, button) {
+  const label = button.textContent;
+  button.disabled = true;
+  button.textContent = "recording";
+  try {
+    const found = await file(`/v1/capture?by=ue&value=${encodeURIComponent(ue)}&seconds=${RECORDED_S}`);
+    const link = h("a", { href: URL.createObjectURL(found), download: `${ue.replaceAll(/[^\w.]/g, "_")}.pcapng` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+    button.textContent = label;
+  } catch (error) {
+    button.textContent = error.message;
+  }
+  button.disabled = false;
 }
 
 async function follow(of, list, told, signal) {

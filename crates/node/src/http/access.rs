@@ -50,7 +50,7 @@ pub(super) struct Caller {
     /// For the log: a name where it is known, and a place.
     pub(super) name: String,
     /// None where nothing was shown.
-    role: Option<Role>,
+    pub(super) role: Option<Role>,
 }
 
 impl Access {

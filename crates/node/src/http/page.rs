@@ -14,6 +14,7 @@ const FILES: &[File] = &[
     ("/", "text/html; charset=utf-8", include_str!("../../../../ui/index.html")),
     ("/ui/app.js", SCRIPT, include_str!("../../../../ui/app.js")),
     ("/ui/draw.js", SCRIPT, include_str!("../../../../ui/draw.js")),
+    ("/ui/operate.js", SCRIPT, include_str!("../../../../ui/operate.js")),
     ("/ui/node.js", SCRIPT, include_str!("../../../../ui/node.js")),
     ("/ui/views.js", SCRIPT, include_str!("../../../../ui/views.js")),
     ("/ui/style.css", "text/css; charset=utf-8", include_str!("../../../../ui/style.css")),

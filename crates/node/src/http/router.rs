@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawPathParams, RawQuery, Request};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
@@ -25,6 +25,8 @@ use super::{Served, openapi, stream};
 use crate::api::{Asked, Method, Problem, Role, Route};
 use crate::questions::PATIENCE;
 
+/// Says which role who asks has, so that a page offers nothing else.
+const ROLE: HeaderName = HeaderName::from_static("kaido-role");
 /// Most octets of a request's body.
 const BODY_MAX: usize = 64 << 10;
 
@@ -95,9 +97,12 @@ async fn admit(served: &Served, access: &Access, mut request: Request, next: Nex
     };
     let (response, who) = match admitted {
         Ok(caller) => {
-            let who = caller.name.clone();
+            let (who, role) = (caller.name.clone(), caller.role);
             request.extensions_mut().insert(caller);
-            (next.run(request).await, who)
+            let mut response = next.run(request).await;
+            let role = role.map(|role| HeaderValue::from_static(role.name()));
+            response.headers_mut().extend(role.map(|role| (ROLE, role)));
+            (response, who)
         }
         Err(problem) => (refused(&problem), peer.place),
     };
