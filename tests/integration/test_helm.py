@@ -138,6 +138,9 @@ def test_the_pod_is_what_the_image_needs(values: tuple[Path, ...]) -> None:
     assert volumes[run]["emptyDir"]["medium"] == "Memory"
     service = (ROOT / "deploy" / "kaido.service").read_text()
     assert f"TimeoutStopSec={spec['terminationGracePeriodSeconds']}" in service.splitlines()
+    startup = container["startupProbe"]
+    seconds = startup["periodSeconds"] * startup["failureThreshold"]
+    assert f"TimeoutStartSec={seconds}" in service.splitlines()
 
 
 def test_networks_that_the_release_makes() -> None:
