@@ -66,8 +66,7 @@ impl Purge {
         if is_selection {
             let of = postcard::from_bytes(recorded).ok()?;
             self.issued = self.issued.max(number);
-            // The whole table is looked at again.
-            self.selections.push(Selection { number, of, spared: HashSet::new(), parts_left: PARTS });
+            self.selections.push(Selection::new(number, of));
             return Some(());
         }
         let seid = postcard::from_bytes(recorded).ok()?;
@@ -80,7 +79,7 @@ impl Purge {
         self.issued = self.issued.wrapping_add(1);
         let number = self.issued;
         self.recorder.put_value(Kind::Selection, selection_key(number), &of);
-        self.selections.push(Selection { number, of, spared: HashSet::new(), parts_left: PARTS });
+        self.selections.push(Selection::new(number, of));
     }
 
     /// Forgets selections of which all sessions were found.
@@ -136,6 +135,13 @@ struct Selection {
     spared: HashSet<Seid>,
     /// Parts of the table that are still to be looked at.
     parts_left: usize,
+}
+
+impl Selection {
+    /// One for which the whole table is yet to be looked at.
+    fn new(number: u32, of: PurgedSessions) -> Self {
+        Self { number, of, spared: HashSet::new(), parts_left: PARTS }
+    }
 }
 
 /// Which sessions a peer has forgotten.
