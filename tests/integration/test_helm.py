@@ -166,6 +166,14 @@ def test_two_networks_of_one_resource() -> None:
     types = "networkDefinitions.n3.config.type=sriov,networkDefinitions.n6.config.type=sriov"
     limits = pod(rendered((), "--set", one, "--set", types))["spec"]["containers"][0]["resources"]["limits"]
     assert limits["intel.com/vf"] == "2"
+    # One that is attached twice too; what nothing is attached to is not asked for.
+    places = [("n3", "n3"), ("n3", "n3b"), ("n6", "n6")]
+    twice = json.dumps([{"name": name, "interface": interface} for name, interface in places])
+    unused = "networkDefinitions.spare.resource=intel.com/spare,networkDefinitions.spare.config.type=sriov"
+    more = ("--set", one, "--set", types, "--set-json", f"networks={twice}", "--set", unused)
+    limits = pod(rendered((), *more))["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["intel.com/vf"] == "3"
+    assert "intel.com/spare" not in limits
 
 
 def test_networks_of_another_namespace() -> None:
