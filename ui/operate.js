@@ -57,8 +57,15 @@ export function release({ seid, ue }, { offers, go }) {
   return h("div", { class: "row" }, button("Release session", ask, run, () => go("#sessions"), says), says.told);
 }
 
-export async function peers({ node }, { offers, again }) {
-  const { associations } = await get("/v1/associations");
+/** What is asked, and done, to begin a drain and to end one. */
+const DRAIN = {
+  begin: ["Drain", "Drain the node", "All control planes are asked to release their associations within a minute, and new associations and sessions are refused.", "POST", {}],
+  end: ["Take new ones again", "End the drain", "New associations and sessions are taken again.", "DELETE"],
+};
+
+export async function peers(_, { offers, again }) {
+  // What the node streams may be a second old, and who has just pressed a button looks for what it did.
+  const [{ associations }, { draining }] = await Promise.all([get("/v1/associations"), get("/v1/user-plane")]);
   const says = teller();
   const isOffered = offers("/v1/associations/{node_id}", "delete");
   const asked = (name) => () => says.good(`${name} was asked to release its association within a minute; its sessions go on until it does.`);
@@ -75,17 +82,11 @@ export async function peers({ node }, { offers, again }) {
       peer.sessions,
       ...(isOffered ? [releasing(peer)] : []),
     ]);
-  const turned = () => {
-    // The node tells it itself within a second.
-    node.draining = !node.draining;
-    again();
-  };
-  const drain = node.draining
-    ? button("Take new ones again", ["End the drain", "New associations and sessions are taken again."], () => act("DELETE", "/v1/drain"), turned, says)
-    : button("Drain", ["Drain the node", "All control planes are asked to release their associations within a minute, and new associations and sessions are refused."], () => act("POST", "/v1/drain", {}), turned, says);
+  const [label, title, text, method, body] = draining ? DRAIN.end : DRAIN.begin;
+  const drain = button(label, [title, text], () => act(method, "/v1/drain", body), again, says);
   return [
     h("h2", {}, "Control planes"),
-    node.draining ? h("p", { class: "bad" }, "The node is drained: new associations and sessions are refused.") : null,
+    draining ? h("p", { class: "bad" }, "The node is drained: new associations and sessions are refused.") : null,
     table("Control planes with an association", ["node", "address", "state", "sessions", ...(isOffered ? ["association"] : [])], rows, "there are none"),
     offers("/v1/drain", "post") ? h("div", { class: "row" }, drain) : null,
     says.told,

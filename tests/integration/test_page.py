@@ -158,14 +158,15 @@ def test_a_ue_is_found_and_traced(serving: Node, net: Topology, attach: Attach, 
         assert shown.run("return document.getElementById('login').open") is False
 
 
-def press(shown: Browser, label: str, *, sure: bool | None = None) -> None:
-    """Press a button of the page; where it asks whether one is sure, answer."""
+def press(shown: Browser, label: str, *, sure: bool | None = None, read_s: float = 0) -> None:
+    """Press a button of the page; where it asks whether one is sure, read for a time and answer."""
     button = f"[...document.querySelectorAll('main button')].find((one) => one.innerText === {label!r})"
     until(shown, f"return {button}", f"no button {label}")
     shown.run(f"{button}.click()")
     if sure is not None:
         until(shown, "return document.getElementById('confirm').open", "nothing is asked")
         accessible(shown, "confirm")
+        time.sleep(read_s)
         at = 0 if sure else 1
         shown.run(f"document.querySelectorAll('#confirm button')[{at}].click()")
         until(shown, "return !document.getElementById('confirm').open", "it stays open")
@@ -186,8 +187,9 @@ def test_a_session_and_an_association_are_released(serving: Node, attach: Attach
         go(shown, "#peers", "Control planes")
         press(shown, "Release", sure=True)
         text_has(shown, "was asked to release its association")
-        # Whether it has done so by now does not matter to a drain.
-        press(shown, "Drain", sure=True)
+        # Whether it has done so by now does not matter to a drain. What the node streams each second comes
+        # while the question is read.
+        press(shown, "Drain", sure=True, read_s=1.5)
         text_has(shown, "The node is drained")
         assert ask(serving.socket, "GET", "/v1/user-plane")[1]["draining"] is True
         press(shown, "Take new ones again", sure=True)
