@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from rig.flow import flow
@@ -20,7 +21,7 @@ from rig.gre import (
     start_kernel_peer,
     start_peer,
 )
-from rig.net import Namespace, wait_until
+from rig.net import Namespace, run, wait_until
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping", "curl")
 
@@ -230,6 +231,60 @@ def test_a_rule_leaves_tunnels_to_the_kernel(wire: Wire, start: Start, tmp_path:
     wait_until(lambda: node.rule("own")[0] >= 2, "the rule is met")
     received = ("cat", "/sys/class/net/gre1/statistics/rx_packets")
     wait_until(lambda: int(wire.node.run(*received).stdout) >= 2, "the kernel's raw socket has the packets")
+
+
+@pytest.mark.parametrize("datapath", DATAPATHS)
+def test_rules_change_under_traffic(wire: Wire, start: Start, tmp_path: Path, datapath: str) -> None:
+    """No packet is lost or met by rules of two files; what stays goes on being counted; mistakes change nothing."""
+    # The peer's device also sends IPv6 of its own.
+    off = f'[[gre.rule]]\nname = "off"\nsource = "{LEFT[4]}/32"\nkey = 7\ninner = ["ipv4"]\n'
+
+    def other(number: int) -> str:
+        return f'[[gre.rule]]\nname = "other{number}"\nkey = {100 + number}\nverdict = "drop"\n'
+
+    node = start(datapath, off)
+    start_peer(wire.left, (LEFT[4], RIGHT[4]), [f"{INNER_LEFT[4]}/32"], 7, tmp_path)
+    wire.right.ip("address", "add", "10.8.0.2/32", "dev", "lo")
+    wire.left.ip("route", "add", "10.8.0.2", "dev", "gre1", "src", INNER_LEFT[4])
+    wire.right.ip("route", "add", INNER_LEFT[4], "via", LEFT[4])
+    assert wire.left.pings(RIGHT[4])
+
+    def take(rules: str, answer: int = 0) -> str:
+        node.rules = rules
+        (node.folder / "kaido.toml").write_text(node.config)
+        done = run(str(node.binary), "reload", "--socket", str(node.socket), check=False)
+        said = " ".join(f"{done.stdout} {done.stderr}".split())
+        assert done.returncode == answer, said
+        return said
+
+    came: list[int] = []
+    flowing = Thread(
+        target=lambda: came.extend(flow(wire.left, INNER_LEFT[4], wire.right, "10.8.0.2", 2000, 1000))
+    )
+    flowing.start()
+    changes = 0
+    while flowing.is_alive():
+        assert "gre.rule" in take(other(changes) * (changes % 2) + other(1000 + changes) + off)
+        changes += 1
+    flowing.join()
+    assert came == list(range(2000))
+    assert changes > 5
+    assert node.rule("off")[0] == 2000
+    assert set(node.reasons()) <= HURRIED
+    # A mistake changes nothing.
+    wrong = (
+        '[[gre.rule]]\nname = "wrong"\nsource = "192.0.2.0/24"\ndestination = "fd00::/8"\nverdict = "drop"\n'
+    )
+    assert "give both of IPv4, or both of IPv6" in take(wrong + off, 1)
+    assert flow(wire.left, INNER_LEFT[4], wire.right, "10.8.0.2", 10, 1000) == list(range(10))
+    # Another verdict is counted anew.
+    take(off + 'verdict = "drop"\n')
+    with wire.left.socket(INNER_LEFT[4], 0) as sending:
+        for _ in range(5):
+            sending.sendto(b"x", ("10.8.0.2", 9))
+    wait_until(lambda: node.reasons().get("gre_rule") == 5, "the new rule drops")
+    assert node.rule("off")[0] == 5
+    assert "has not taken" not in node.log.read_text()
 
 
 #: A frame as scapy writes it, and the reason that it is dropped for.

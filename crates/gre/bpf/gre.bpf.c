@@ -30,21 +30,29 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
 	__type(value, struct gre_config);
-	__uint(max_entries, 1);
+	__uint(max_entries, GRE_BANKS);
 } gre_config SEC(".maps");
+
+/* Which of the configurations, with its rules, is obeyed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} gre_bank SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
 	__type(value, struct gre_rule);
-	__uint(max_entries, GRE_RULES_MAX);
+	__uint(max_entries, GRE_BANKS * GRE_RULES_MAX);
 } gre_rules SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, struct gre_totals);
-	__uint(max_entries, GRE_RULES_MAX);
+	__uint(max_entries, GRE_PLACES);
 } gre_totals SEC(".maps");
 
 struct {
@@ -82,7 +90,7 @@ struct seen {
 	__u8 has_key;
 	__u8 inner;
 	__u8 found;
-	__u32 number;
+	__u32 place;
 	__u32 verdict;
 	__u32 flags;
 	__u32 first; /* rules before the first that is tried */
@@ -181,7 +189,7 @@ static long try_rule(__u32 number, void *context)
 	if (!meets(rule, seen))
 		return 0;
 	seen->found = 1;
-	seen->number = number;
+	seen->place = rule->place;
 	seen->verdict = rule->verdict;
 	seen->flags = rule->flags;
 	return 1;
@@ -199,7 +207,7 @@ static __always_inline void count(const struct seen *seen, __u32 length)
 
 	if (!seen->found)
 		return;
-	totals = bpf_map_lookup_elem(&gre_totals, &seen->number);
+	totals = bpf_map_lookup_elem(&gre_totals, &seen->place);
 	if (totals) {
 		totals->packets++;
 		totals->octets += length;
@@ -381,13 +389,14 @@ static __always_inline int run(struct xdp_md *ctx)
 	struct gre *gre;
 	struct ipv4 *ip;
 	struct ipv6 *ip6;
-	__u32 zero = 0, offset = sizeof(*ethernet), tags = 0, outer_len, packet_len, frame_len = bpf_xdp_get_buff_len(ctx);
+	__u32 zero = 0, *bank, offset = sizeof(*ethernet), tags = 0, outer_len, packet_len, frame_len = bpf_xdp_get_buff_len(ctx);
 	__be16 type;
 	__u16 flags;
 	__u8 tos, hops;
 	int wrong;
 
-	config = bpf_map_lookup_elem(&gre_config, &zero);
+	bank = bpf_map_lookup_elem(&gre_bank, &zero);
+	config = bank ? bpf_map_lookup_elem(&gre_config, bank) : NULL;
 	if (!config)
 		return XDP_ABORTED;
 	if ((void *)(ethernet + 1) > end)
@@ -480,7 +489,7 @@ static __always_inline int run(struct xdp_md *ctx)
 	seen.verdict = config->unmatched & 0xff;
 	seen.flags = config->unmatched >> 8;
 	type = gre->protocol;
-	find(&seen, 0, config->rules);
+	find(&seen, config->first, config->rules);
 	if (seen.verdict == GRE_PUNT) {
 		count(&seen, frame_len);
 		return punt();
@@ -518,7 +527,7 @@ other:
 		else
 			return to_peer_port(ctx, config);
 		seen.inner = GRE_PLAIN;
-		find(&seen, config->rules, config->encapsulations);
+		find(&seen, config->first + config->rules, config->encapsulations);
 		if (seen.found)
 			return hand(ctx);
 	}

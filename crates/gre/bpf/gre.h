@@ -9,6 +9,10 @@
 
 /* Rules for tunnel packets, and behind them those for what the engine puts into tunnels. */
 #define GRE_RULES_MAX 512
+/* Two sets of rules: one is obeyed, the other is written when the rules change. */
+#define GRE_BANKS 2
+/* Counters of rules: those of both sets may differ in all. */
+#define GRE_PLACES 1024
 
 /* gre_rule.family: 0 for both. */
 #define GRE_V4 4
@@ -50,7 +54,9 @@ struct gre_rule {
 	__u8 inner;
 	__u8 verdict;
 	__u8 flags;
-	__u8 pad[7];
+	__u8 pad;
+	__u16 place; /* where it is counted: index of gre_totals */
+	__u8 pad_end[4];
 };
 _Static_assert(sizeof(struct gre_rule) == 80, "gre_rule");
 
@@ -60,6 +66,7 @@ _Static_assert(sizeof(struct gre_rule) == 80, "gre_rule");
 #define GRE_PEER_PORT 4        /* there is a peer port; without one its packets are the kernel's */
 
 struct gre_config {
+	__u32 first;    /* index of the first rule */
 	__u32 rules;    /* how many there are */
 	__u32 encapsulations; /* how many there are behind them */
 	__u32 flags;
@@ -67,7 +74,7 @@ struct gre_config {
 	__u32 unmatched;  /* enum gre_verdict, and gre_rule.flags in the second octet */
 	__u32 unreadable; /* enum gre_verdict */
 };
-_Static_assert(sizeof(struct gre_config) == 24, "gre_config");
+_Static_assert(sizeof(struct gre_config) == 28, "gre_config");
 
 /* Why a packet was dropped: index of gre_counters.dropped. */
 enum gre_drop {

@@ -6,7 +6,7 @@
 //!                                     │
 //!                                     └──▶ pass · drop · left to the kernel
 //! ```
-//! [`Settings`] say what is done, [`Gre`] does it on the engine's workers, one for each, and [`xdp::GreProgram`] in the driver. The
+//! [`Settings`] say what is done, a [`RuleSet`] at a time; [`Gre`] does it on the engine's workers, one for each, and [`xdp::GreProgram`] in the driver. The
 //! reverse, [`Encapsulation`], is as stateless.
 
 mod counters;
@@ -16,6 +16,7 @@ mod matching;
 mod node;
 mod parse;
 mod path;
+mod rule_set;
 mod rules;
 pub mod xdp;
 
@@ -24,6 +25,7 @@ pub use drop_reason::GreDrop;
 #[cfg(feature = "node")]
 pub use node::GreFunction;
 pub use path::{Gre, SharedState};
+pub use rule_set::RuleSet;
 pub use rules::{
     Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix,
     Propagation, RULES_MAX, Rule, Settings, SettingsError, Verdict,

@@ -169,6 +169,16 @@ impl Verdict {
         dscp: Propagation::Pipe,
         forward: ForwardingMode::PeerPort,
     };
+
+    /// What it is called where it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Decapsulate { .. } => "decapsulate",
+            Self::Pass => "pass",
+            Self::Drop => "drop",
+            Self::Punt => "punt",
+        }
+    }
 }
 
 /// One rule for tunnel packets; the first whose condition a packet meets counts.
@@ -344,10 +354,15 @@ impl Settings {
         }
     }
 
-    /// Names of rules and then of encapsulations, as counters are numbered.
+    /// Names of rules and then of encapsulations.
     pub fn names(&self) -> Vec<&str> {
-        let rules = self.rules.iter().map(|rule| rule.name.as_str());
-        rules.chain(self.encapsulations.iter().map(|tunnel| tunnel.name.as_str())).collect()
+        self.counted().map(|(name, _)| name).collect()
+    }
+
+    /// What is counted, rules and then encapsulations: the name of each, and what it does.
+    pub fn counted(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let rules = self.rules.iter().map(|rule| (rule.name.as_str(), rule.verdict.name()));
+        rules.chain(self.encapsulations.iter().map(|tunnel| (tunnel.name.as_str(), "encapsulate")))
     }
 
     fn check_port(&self, name: &str, port: Option<PortId>) -> Result<(), SettingsError> {

@@ -7,6 +7,7 @@
 //!           └─ anything that takes more ─▶ AF_XDP socket of the queue, else the kernel
 //! ```
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,8 +17,9 @@ use kaido_xdp::object::ObjectBytes;
 use kaido_xdp::{Error, ExitLink, LoadedProgram, Program, QUEUES_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::rule_set::RuleSet;
 use crate::{
-    Condition, Encapsulation, ForwardingMode, GreDrop, KeyMatch, Prefix, Propagation, RuleTotals, Settings,
+    Condition, Encapsulation, ForwardingMode, GreDrop, KeyMatch, Prefix, Propagation, RULES_MAX, RuleTotals,
     Verdict,
 };
 
@@ -53,6 +55,13 @@ const DROPS: [DropReason; 8] = [
 
 /// Octets of `struct gre_rule`.
 const RULE_LEN: usize = 80;
+/// `GRE_RULES_MAX`.
+const BANK_LEN: u32 = 512;
+const _: () = assert!(BANK_LEN as usize == 2 * RULES_MAX, "rules and encapsulations");
+/// Octets of `struct gre_totals`.
+const TOTALS_LEN: usize = 16;
+/// Where the MTU is in `struct gre_config`, in words.
+const MTU: usize = 4;
 
 /// What a program did, summed over the CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,19 +86,33 @@ pub struct GreCounters {
 #[derive(Debug)]
 pub struct GreProgram {
     mounted: LoadedProgram,
-    /// Numbers that the program's rules have in the settings.
-    numbers: Vec<usize>,
-    /// Rules of the settings.
-    rules: usize,
+    port: PortId,
+    work: GreWork,
+    /// What is obeyed.
+    bank: RuleBank,
     peer_port: MapHandle,
     sockets: MapHandle,
+    rules: MapHandle,
     totals: MapHandle,
     counters: MapHandle,
-    config_map: MapHandle,
-    /// As the program has it: rules, encapsulations, flags, MTU of the peer port, verdicts.
-    config: [u32; 6],
+    configs: MapHandle,
+    banks: MapHandle,
+    /// Of the peer port, in octets without Ethernet.
+    mtu: u32,
     /// The peer interface, once it is set.
     exit: Option<u32>,
+}
+
+/// Rules as a program has them. There is room for those that are obeyed, and for those that are obeyed next.
+#[derive(Debug)]
+pub struct RuleBank {
+    number: u32,
+    /// As the program has it: first rule, rules, encapsulations, flags, MTU of the peer port, verdicts.
+    config: [u32; 7],
+    /// Numbers in the settings of the program's rules, and where they are counted.
+    counted: Vec<(usize, u16)>,
+    /// Rules of the settings.
+    rules: usize,
 }
 
 /// Who removes headers.
@@ -102,63 +125,103 @@ pub enum GreWork {
 }
 
 impl GreProgram {
-    /// Loads the program of the port of that number; `settings` must be good. Packets longer than a page need
-    /// `multi_buffer`, and sockets that take such.
+    /// Loads the program of the port of that number. Packets longer than a page need `multi_buffer`, and sockets that take such.
     ///
     /// # Errors
     /// [`Error::Permission`], or [`Error::Libbpf`] when the kernel refuses the program.
-    pub fn load(settings: &Settings, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
+    pub fn load(rules: &RuleSet, port: PortId, work: GreWork, multi_buffer: bool) -> Result<Self, Error> {
         let name = if multi_buffer { "gre_frags" } else { "gre_plain" };
         let mounted = LoadedProgram::load(OBJECT, name, multi_buffer)?;
-        let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == port);
-        let rules = settings.rules.iter().enumerate();
-        let (numbers, raw): (Vec<_>, Vec<_>) = rules
-            .filter(|(_, rule)| of_port(&rule.condition))
-            .map(|(number, rule)| (number, raw_rule(&rule.condition, rule.verdict)))
-            .unzip();
-        let map_of_rules = mounted.map("gre_rules")?;
-        let encapsulations = settings.encapsulations.iter().filter(|tunnel| tunnel.port == port);
-        let plain: Vec<_> = encapsulations.clone().map(raw_encapsulation).collect();
-        for (place, raw) in (0u32..).zip(raw.iter().chain(&plain)) {
-            map_of_rules
-                .update(&place.to_ne_bytes(), raw, MapFlags::ANY)
-                .map_err(Error::libbpf("writing the rules"))?;
-        }
-        let to = settings.ports.get(port.index()).and_then(|port| port.peer_port);
-        let mtu = to.and_then(|to| settings.ports.get(to.index())).map_or(0, |to| to.mtu);
-        let flag = |is_set, bit| if is_set { bit } else { 0 };
-        let flags = flag(encapsulations.clone().any(|tunnel| tunnel.ethernet), OTHERS_HANDED)
-            | flag(work == GreWork::Engine, ENGINE)
-            | flag(to.is_some(), ACROSS);
-        let (unmatched, unmatched_flags) = raw_verdict(settings.unmatched);
-        let config = [
-            u32::try_from(raw.len()).unwrap_or(0),
-            u32::try_from(plain.len()).unwrap_or(0),
-            flags,
-            u32::try_from(mtu).unwrap_or(u32::MAX),
-            u32::from(unmatched) | u32::from(unmatched_flags) << 8,
-            u32::from(raw_verdict(settings.unreadable).0),
-        ];
-        let program = Self {
-            config_map: mounted.map("gre_config")?,
-            config,
-            exit: None,
-            numbers,
-            rules: settings.rules.len(),
+        let ports = &rules.settings().ports;
+        let to = ports.get(port.index()).and_then(|port| port.peer_port);
+        let mtu = to.and_then(|to| ports.get(to.index())).map_or(0, |to| to.mtu);
+        let mut program = Self {
+            port,
+            work,
+            bank: RuleBank { number: 1, config: [0; 7], counted: Vec::new(), rules: 0 },
             peer_port: mounted.map("gre_peer_port")?,
             sockets: mounted.map("gre_sockets")?,
+            rules: mounted.map("gre_rules")?,
             totals: mounted.map("gre_totals")?,
             counters: mounted.map("gre_counters")?,
+            configs: mounted.map("gre_config")?,
+            banks: mounted.map("gre_bank")?,
+            mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+            exit: None,
             mounted,
         };
-        program.write_config()?;
+        let first = program.prepare(rules)?;
+        program.obey(first)?;
         Ok(program)
     }
 
-    fn write_config(&self) -> Result<(), Error> {
-        self.config_map
-            .update(&0u32.to_ne_bytes(), &self.config.map(u32::to_ne_bytes).concat(), MapFlags::ANY)
-            .map_err(Error::libbpf("configuring the XDP program"))
+    /// Writes other rules beside those that are obeyed. Nothing changes until they are [obeyed](Self::obey).
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`].
+    pub fn prepare(&self, rules: &RuleSet) -> Result<RuleBank, Error> {
+        let settings = rules.settings();
+        let number = 1 - self.bank.number;
+        let first = number * BANK_LEN;
+        let of_port = |condition: &Condition| condition.port.is_none_or(|wanted| wanted == self.port);
+        let own = settings.rules.iter().enumerate().filter(|(_, rule)| of_port(&rule.condition));
+        let (counted, raw): (Vec<_>, Vec<_>) = own
+            .map(|(number, rule)| {
+                let place = rules.place_of_rule(number);
+                ((number, place), raw_rule(&rule.condition, rule.verdict, place))
+            })
+            .unzip();
+        let encapsulations = settings.encapsulations.iter().filter(|tunnel| tunnel.port == self.port);
+        let plain: Vec<_> = encapsulations.clone().map(raw_encapsulation).collect();
+        for (at, raw) in (first..).zip(raw.iter().chain(&plain)) {
+            write(&self.rules, at, raw, "writing the rules")?;
+        }
+        // Places of the rules that are obeyed now stay as they are.
+        let obeyed: HashSet<_> = self.bank.counted.iter().map(|(_, place)| *place).collect();
+        let cpus = libbpf_rs::num_possible_cpus().map_err(Error::libbpf("counting the CPUs"))?;
+        let zero = vec![vec![0; TOTALS_LEN]; cpus];
+        for (_, place) in counted.iter().filter(|(_, place)| !obeyed.contains(place)) {
+            self.totals
+                .update_percpu(&u32::from(*place).to_ne_bytes(), &zero, MapFlags::ANY)
+                .map_err(Error::libbpf("clearing the counters of a rule"))?;
+        }
+        let flag = |is_set, bit| if is_set { bit } else { 0 };
+        let crosses = settings.ports.get(self.port.index()).is_some_and(|port| port.peer_port.is_some());
+        let flags = flag(encapsulations.clone().any(|tunnel| tunnel.ethernet), OTHERS_HANDED)
+            | flag(self.work == GreWork::Engine, ENGINE)
+            | flag(crosses, ACROSS);
+        let (unmatched, unmatched_flags) = raw_verdict(settings.unmatched);
+        let config = [
+            first,
+            u32::try_from(raw.len()).unwrap_or(0),
+            u32::try_from(plain.len()).unwrap_or(0),
+            flags,
+            self.mtu,
+            u32::from(unmatched) | u32::from(unmatched_flags) << 8,
+            u32::from(raw_verdict(settings.unreadable).0),
+        ];
+        let bank = RuleBank { number, config, counted, rules: settings.rules.len() };
+        self.write_config(&bank)?;
+        Ok(bank)
+    }
+
+    /// Obeys rules that were made ready: a packet meets all of them, or all of those before.
+    ///
+    /// # Errors
+    /// [`Error::Libbpf`]: then those of before are obeyed.
+    pub fn obey(&mut self, mut bank: RuleBank) -> Result<(), Error> {
+        if bank.config[MTU] != self.mtu {
+            bank.config[MTU] = self.mtu;
+            self.write_config(&bank)?;
+        }
+        write(&self.banks, 0, &bank.number.to_ne_bytes(), "changing the rules")?;
+        self.bank = bank;
+        Ok(())
+    }
+
+    fn write_config(&self, bank: &RuleBank) -> Result<(), Error> {
+        let raw = bank.config.map(u32::to_ne_bytes).concat();
+        write(&self.configs, bank.number, &raw, "configuring the XDP program")
     }
 
     /// The interface that packets leave by. Without one they are the kernel's. On some drivers (veth) it needs an XDP
@@ -184,8 +247,8 @@ impl GreProgram {
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn set_mtu_peer_port(&mut self, mtu: u32) -> Result<(), Error> {
-        self.config[3] = mtu;
-        self.write_config()
+        (self.mtu, self.bank.config[MTU]) = (mtu, mtu);
+        self.write_config(&self.bank)
     }
 
     /// Lets what takes more go to an AF_XDP socket, bound to this interface and queue. When the socket closes, the kernel
@@ -219,14 +282,14 @@ impl GreProgram {
         })
     }
 
-    /// What each rule of the settings has done here: what was left to the engine is counted there.
+    /// What each rule of those that are obeyed has done here: what was left to the engine is counted there.
     ///
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn totals(&self) -> Result<Vec<RuleTotals>, Error> {
-        let mut totals = vec![RuleTotals::default(); self.rules];
-        for (place, &number) in (0u32..).zip(&self.numbers) {
-            let sums = sums(&self.totals, place, 2)?;
+        let mut totals = vec![RuleTotals::default(); self.bank.rules];
+        for &(number, place) in &self.bank.counted {
+            let sums = sums(&self.totals, place.into(), 2)?;
             totals[number] = RuleTotals { packets: sums[0], octets: sums[1] };
         }
         Ok(totals)
@@ -245,6 +308,11 @@ impl DerefMut for GreProgram {
     fn deref_mut(&mut self) -> &mut LoadedProgram {
         &mut self.mounted
     }
+}
+
+/// Writes an element of an array.
+fn write(map: &MapHandle, at: u32, raw: &[u8], what: &'static str) -> Result<(), Error> {
+    map.update(&at.to_ne_bytes(), raw, MapFlags::ANY).map_err(Error::libbpf(what))
 }
 
 /// Words of a per-CPU array's element, summed over the CPUs.
@@ -287,7 +355,7 @@ fn raw_prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
     }
 }
 
-fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
+fn raw_rule(condition: &Condition, verdict: Verdict, place: u16) -> [u8; RULE_LEN] {
     let (key_match, key) = match condition.key {
         KeyMatch::Any => (0, 0),
         KeyMatch::Absent => (1, 0),
@@ -299,6 +367,7 @@ fn raw_rule(condition: &Condition, verdict: Verdict) -> [u8; RULE_LEN] {
     let mut raw = raw_ends(condition.source, condition.destination);
     raw[64..68].copy_from_slice(&key.to_ne_bytes());
     raw[69..73].copy_from_slice(&[key_match, inner, verdict, flags]);
+    raw[74..76].copy_from_slice(&place.to_ne_bytes());
     raw
 }
 

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{FramePool, Function, KernelPath, PortId, Worker, WorkerSettings};
-use kaido_gre::Settings;
 use kaido_gre::xdp::{GreProgram, GreWork};
+use kaido_gre::{RuleSet, Settings};
 use kaido_upf_xdp::Steering;
 use kaido_xdp::{AttachMode, PortSteering};
 use std::os::fd::AsFd;
@@ -207,7 +207,8 @@ impl TestBed {
 
 fn program(settings: &Settings, at: usize, work: GreWork) -> Result<GreProgram, Reason> {
     let port = PortId(u8::try_from(at).unwrap_or(u8::MAX));
-    GreProgram::load(settings, port, work, false).map_err(because)
+    let rules = RuleSet::new(settings.clone()).map_err(because)?;
+    GreProgram::load(&rules, port, work, false).map_err(because)
 }
 
 impl Drop for RunningPlatform {

@@ -7,7 +7,7 @@ use kaido_engine::fragment::Limits;
 use kaido_engine::{
     Batch, Frame, FramePool, Function, KernelPath, Output, PortId, PortTotals, Routes, Worker, WorkerSettings,
 };
-use kaido_gre::{Gre, PortSettings, Settings, SharedState};
+use kaido_gre::{Gre, PortSettings, RuleSet, Settings, SharedState};
 
 use super::frames::{REMOVED, complete};
 use super::report::MemoryResult;
@@ -52,8 +52,8 @@ pub(super) fn settings(macs: [[u8; 6]; 2], mtu: usize) -> Settings {
 
 /// A worker's function by those settings.
 pub(super) fn function(settings: Settings) -> Result<Gre, BenchError> {
-    let shared = SharedState::new(settings, Limits::default())
-        .map_err(|error| BenchError::Traffic(error.to_string()))?;
+    let rules = RuleSet::new(settings).map_err(|error| BenchError::Traffic(error.to_string()))?;
+    let shared = SharedState::new(rules, Limits::default());
     let (routes, _wanted) = Routes::new();
     Ok(Gre::new(&shared, &routes))
 }

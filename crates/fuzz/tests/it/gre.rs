@@ -15,7 +15,7 @@ use kaido_engine::{
 use kaido_fuzz::{Script, fuzz_target};
 use kaido_gre::{
     Condition, DontFragment, Encapsulation, ForwardingMode, Gre, KeyMatch, Pieces, PortSettings, Prefix,
-    Propagation, Rule, Settings, SharedState, Verdict,
+    Propagation, Rule, RuleSet, Settings, SharedState, Verdict,
 };
 use kaido_wire::checksum;
 
@@ -121,7 +121,7 @@ impl Rig {
         routes.set_routes([(address("10.2.0.0"), 16, route(1)), (address("203.0.113.0"), 24, route(1))]);
         let known = NeighbourRequest { port: PortId(1), address: address("10.2.0.1") };
         routes.set_neighbour(known, Some([2, 0, 0, 0, 2, 2]));
-        let gre = Gre::new(&SharedState::new(settings(kind), LIMITS).unwrap(), &routes);
+        let gre = Gre::new(&SharedState::new(RuleSet::new(settings(kind)).unwrap(), LIMITS), &routes);
         let worker = Worker::new(pool(), ports, Box::new(gre), WorkerSettings::default());
         Self { wires, worker, now: Instant::now() }
     }

@@ -1,8 +1,12 @@
 //! What a header remover answers.
 
+use std::any::Any;
+
 use kaido_engine::PortTotals;
 use kaido_node::api::{Asked, Reply};
-use kaido_node::function::{DatapathChoice, FunctionStatus, FunctionView, Traces};
+use kaido_node::function::{
+    DatapathChoice, FunctionStatus, FunctionView, PreparedReload, ReloadRefusal, Traces,
+};
 use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
 
@@ -37,6 +41,19 @@ impl FunctionView for GreView {
 
     fn traces(&mut self) -> &mut dyn Traces {
         &mut self.traces
+    }
+
+    fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+        let refusal = |why: String| vec![ReloadRefusal { path: "gre", why }];
+        // It is of the type with which this was started.
+        let config = config.downcast_ref().ok_or_else(|| refusal("it is no header remover's".to_owned()))?;
+        Ok(Box::new(self.rules.prepare(config).map_err(refusal)?))
+    }
+
+    fn commit_reload(&mut self, prepared: PreparedReload) {
+        if let Ok(prepared) = prepared.downcast() {
+            self.rules.take(*prepared);
+        }
     }
 
     fn turn(&mut self) {

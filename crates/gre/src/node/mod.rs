@@ -20,7 +20,6 @@ use kaido_node::init::FirstConfig;
 use kaido_node::listing::Listing;
 use kaido_node::port_trace::PortTraces;
 use kaido_node::show::ControlTarget;
-use miette::IntoDiagnostic;
 
 use self::config::GreConfig;
 use self::control::GreView;
@@ -90,9 +89,8 @@ impl ConfiguredFunction for GreConfig {
 /// What kept it from starting, or that a worker died.
 fn run(config: &GreConfig, mut context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
-    let mut ports = Ports::open(config, pool, &context.takeover)?;
-    let shared =
-        SharedState::new(ports.settings().clone(), config.base.reassembly.limits()).into_diagnostic()?;
+    let (mut ports, rules) = Ports::open(config, pool, &context.takeover)?;
+    let shared = SharedState::new(rules, config.base.reassembly.limits());
     context.take_ports(&mut ports.opened)?;
     let queues = ports.opened.take_queues();
     let mut counters = Vec::new();
@@ -110,7 +108,7 @@ fn run(config: &GreConfig, mut context: FunctionContext) -> miette::Result<()> {
         pages = %pool.pages(),
         ports = board.count(),
         workers = workers.len(),
-        rules = ports.settings().names().len(),
+        rules = shared.rules().settings().names().len(),
         "the header remover runs"
     );
     let datapath = datapath(*config.base.node.datapath.get_ref());

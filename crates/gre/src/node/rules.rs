@@ -6,11 +6,19 @@ use kaido_engine::PortTotals;
 use kaido_node::board::PortBoard;
 
 use super::api;
+use super::config::GreConfig;
 use super::ports::Programs;
-use crate::xdp::{GreCounters, GreProgram};
-use crate::{RuleCounters, RuleTotals, SharedState, Verdict};
+use crate::xdp::{GreCounters, GreProgram, RuleBank};
+use crate::{RuleCounters, RuleSet, SharedState};
 
-/// Where it is read.
+/// Rules that are obeyed next.
+pub(super) struct PreparedRules {
+    rules: Arc<RuleSet>,
+    /// Of each program.
+    banks: Vec<RuleBank>,
+}
+
+/// Where it is read, and changed.
 #[derive(Clone)]
 pub(super) struct Rules {
     shared: Arc<SharedState>,
@@ -29,28 +37,43 @@ impl Rules {
         Self { shared, workers, programs, ports }
     }
 
+    /// Makes rules of another configuration ready, in all programs too.
+    ///
+    /// # Errors
+    /// Why they cannot be.
+    pub(super) fn prepare(&self, config: &GreConfig) -> Result<PreparedRules, String> {
+        let now = self.shared.rules();
+        let settings = config.settings(now.settings().ports.clone());
+        let rules = now.next(settings).map_err(|error| error.to_string())?;
+        let banks = self.programs.prepare(&rules).map_err(|error| error.to_string())?;
+        Ok(PreparedRules { rules, banks })
+    }
+
+    /// Has all obey what was made ready.
+    pub(super) fn take(&self, PreparedRules { rules, banks }: PreparedRules) {
+        self.programs.obey(banks);
+        if !self.shared.replace(rules) {
+            tracing::warn!("a worker has not taken the new rules within a second");
+        }
+    }
+
     /// What is shown: every rule and encapsulation, and what the programs did.
     pub(super) fn status(&self) -> api::GreStatus {
-        let settings = self.shared.settings();
-        let verdicts = settings.rules.iter().map(|rule| verdict_name(rule.verdict));
-        let verdicts = verdicts.chain(settings.encapsulations.iter().map(|_| "encapsulate"));
-        let mut totals = RuleCounters::sum(self.workers.iter().map(|counters| &**counters));
-        totals.resize(settings.names().len(), RuleTotals::default());
+        let rules = self.shared.rules();
+        let mut totals = RuleCounters::sum(self.workers.iter().map(|counters| &**counters), &rules);
         for program in self.programs.read(GreProgram::totals).into_iter().flatten() {
             for (sum, more) in totals.iter_mut().zip(program) {
                 sum.packets += more.packets;
                 sum.octets += more.octets;
             }
         }
-        let rules =
-            settings.names().into_iter().zip(verdicts).zip(totals).map(|((name, verdict), totals)| {
-                api::GreRule {
-                    name: name.to_owned(),
-                    verdict: verdict.to_owned(),
-                    packets: totals.packets,
-                    bytes: totals.octets,
-                }
-            });
+        let counted = rules.settings().counted().zip(totals);
+        let counted = counted.map(|((name, verdict), totals)| api::GreRule {
+            name: name.to_owned(),
+            verdict: verdict.to_owned(),
+            packets: totals.packets,
+            bytes: totals.octets,
+        });
         let kernel = self.ports.list().into_iter().zip(self.in_kernel()).filter_map(|(port, counters)| {
             let counters = counters?;
             Some(api::GreInKernel {
@@ -62,7 +85,7 @@ impl Rules {
                 dropped: counters.dropped.iter().map(|(_, count)| count).sum(),
             })
         });
-        api::GreStatus { rules: rules.collect(), kernel: kernel.collect() }
+        api::GreStatus { rules: counted.collect(), kernel: kernel.collect() }
     }
 
     /// What the programs have counted, by port.
@@ -72,7 +95,8 @@ impl Rules {
 
     /// Adds to the totals of a port what the programs did.
     pub(super) fn add_to(&self, at: usize, totals: &mut PortTotals, in_kernel: &[Option<GreCounters>]) {
-        let ports = &self.shared.settings().ports;
+        let rules = self.shared.rules();
+        let ports = &rules.settings().ports;
         for (port, counters) in ports.iter().zip(in_kernel) {
             if let Some(counters) =
                 counters.as_ref().filter(|_| port.peer_port.is_some_and(|to| to.index() == at))
@@ -98,13 +122,4 @@ impl Rules {
 /// Packets that a program sent on.
 pub(super) const fn forwarded(counters: &GreCounters) -> u64 {
     counters.passed + counters.stripped
-}
-
-fn verdict_name(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Decapsulate { .. } => "decapsulate",
-        Verdict::Pass => "pass",
-        Verdict::Drop => "drop",
-        Verdict::Punt => "punt",
-    }
 }

@@ -33,15 +33,15 @@ impl Load {
 impl Gre {
     /// What is no tunnel packet: into a tunnel, or out of the peer port as it is.
     pub(super) fn other(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
-        let shared = self.shared.clone();
-        let settings = &shared.settings;
+        let rules = self.rules.clone();
+        let tunnels = &rules.settings().encapsulations;
         let head = head_of(&frame);
-        let found = settings.encapsulations.iter().position(|tunnel| {
+        let found = tunnels.iter().position(|tunnel| {
             tunnel.port == port && (tunnel.ethernet || head.is_some()) && is_for(tunnel, head.as_ref())
         });
         let Some(at) = found else { return self.peer_port(port, frame, out) };
-        self.counters.count(settings.rules.len() + at, frame.packet_len());
-        self.encapsulate(&settings.encapsulations[at], port, head, frame, out);
+        self.counters.count(rules.place_of_encapsulation(at), frame.packet_len());
+        self.encapsulate(&tunnels[at], port, head, frame, out);
     }
 
     fn encapsulate(

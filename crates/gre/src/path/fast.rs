@@ -5,9 +5,8 @@ use kaido_wire::layout::{self, EthernetFields, GreFields, Ipv4Fields};
 use kaido_wire::{EtherType, IpProtocol, ethernet, gre, ipv4, ipv6};
 
 use crate::counters::{RuleCounters, Tally};
-use crate::rules::{
-    Condition, ForwardingMode, KeyMatch, PortSettings, Prefix, Propagation, Settings, Verdict,
-};
+use crate::rule_set::RuleSet;
+use crate::rules::{Condition, ForwardingMode, KeyMatch, PortSettings, Prefix, Propagation, Rule, Verdict};
 
 /// Octets of Ethernet, and of IPv4 and GRE without options.
 const LINK: usize = ethernet::HEADER_LEN;
@@ -60,7 +59,8 @@ struct QuickRule {
     inner: [u32; 2],
     /// Whether headers go, and nothing else changes.
     strips: bool,
-    number: u16,
+    /// Where it is counted.
+    place: u16,
 }
 
 /// Whether a verdict takes the headers off and changes nothing else.
@@ -76,8 +76,8 @@ fn strips(verdict: Verdict) -> bool {
 }
 
 impl QuickRule {
-    /// The rule of that number; `None` where no such packet can meet it.
-    fn of(number: usize, condition: &Condition, verdict: Verdict, port: usize) -> Option<Self> {
+    /// The rule that is counted at that place; `None` where no such packet can meet it.
+    fn of(place: u16, condition: &Condition, verdict: Verdict, port: usize) -> Option<Self> {
         let prefixes = [condition.source, condition.destination];
         let is_met = condition.port.is_none_or(|wanted| wanted.index() == port)
             && !matches!(condition.key, KeyMatch::Is(_))
@@ -89,8 +89,7 @@ impl QuickRule {
         });
         let header = |is_there, header| if is_there { header } else { 0 };
         let inner = [header(condition.inner.ipv4, GRE_V4), header(condition.inner.ipv6, GRE_V6)];
-        let number = u16::try_from(number).ok()?;
-        is_met.then_some(Self { source, destination, inner, strips: strips(verdict), number })
+        is_met.then_some(Self { source, destination, inner, strips: strips(verdict), place })
     }
 
     #[inline(always)]
@@ -103,18 +102,20 @@ impl QuickRule {
 }
 
 impl Fast {
-    /// As `settings` say of `ports`, which are as they are now.
-    pub(super) fn of(settings: &Settings, ports: &[PortSettings]) -> Self {
+    /// As the rules say of `ports`, which are as they are now.
+    pub(super) fn of(rules: &RuleSet, ports: &[PortSettings]) -> Self {
+        let settings = rules.settings();
         let of_ports = ports.iter().enumerate().map(|(at, port)| {
             let encapsulates = settings.encapsulations.iter().any(|tunnel| tunnel.port.index() == at);
-            let rules = settings.rules.iter().enumerate();
+            let numbered = settings.rules.iter().enumerate();
+            let quick = |(number, rule): (usize, &Rule)| {
+                QuickRule::of(rules.place_of_rule(number), &rule.condition, rule.verdict, at)
+            };
             FastPort {
                 peer_port: port.peer_port,
                 plain: port.peer_port.is_some() && !encapsulates,
                 fits: port.peer_port.map_or(0, |to| ports[to.index()].mtu + LINK),
-                rules: rules
-                    .filter_map(|(number, rule)| QuickRule::of(number, &rule.condition, rule.verdict, at))
-                    .collect(),
+                rules: numbered.filter_map(quick).collect(),
                 strips_unmatched: strips(settings.unmatched),
             }
         });
@@ -170,7 +171,7 @@ impl FastPort {
         // The protocol of the GRE header lies where the EtherType is to be.
         head.copy_within(..ethernet::TYPE_AT, OUTER);
         if let Some(rule) = found {
-            tally.count(rule.number.into(), len, counters);
+            tally.count(rule.place, len, counters);
         }
         frame.trim(OUTER, LINK + total - OUTER)
     }

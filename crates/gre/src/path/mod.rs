@@ -10,7 +10,7 @@ mod fast;
 mod pieces;
 mod route;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,16 @@ use kaido_wire::gre;
 
 use crate::GreDrop;
 use crate::counters::RuleCounters;
-use crate::matching::Matchers;
 use crate::parse::{ParsedFrame, TunnelPacket, parse};
-use crate::rules::{Pieces, PortSettings, Settings, SettingsError, Verdict};
+use crate::rule_set::RuleSet;
+use crate::rules::{Pieces, PortSettings, Verdict};
 use fast::Fast;
 use pieces::Piece;
 
 /// How often what has waited too long is looked for.
 const SWEEP: Duration = Duration::from_millis(100);
+/// How long workers may take to take other rules. One that sleeps is woken.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// ICMP errors that one worker sends in a second: what strangers send must not make us send more.
 const ICMP_ERRORS_PER_SECOND: u32 = 100;
 
@@ -40,8 +42,11 @@ const _: () = assert!(BATCH_MAX <= 64);
 /// What the workers of a node share.
 #[derive(Debug)]
 pub struct SharedState {
-    settings: Settings,
-    matchers: Matchers,
+    rules: Mutex<Arc<RuleSet>>,
+    /// Of `rules`, for workers to see that there are others.
+    generation: AtomicU64,
+    /// Of workers that may sleep.
+    notifiers: Mutex<Vec<Arc<Notifier>>>,
     /// Pieces of tunnel packets: those of one may come to several workers.
     pieces: Mutex<Contexts<Piece>>,
     /// Identification of the last packet that was cut here (RFC 6864).
@@ -49,23 +54,34 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// What `settings` ask for; `limits` bound the pieces that wait for others.
-    ///
-    /// # Errors
-    /// What is wrong with the settings.
-    pub fn new(settings: Settings, limits: Limits) -> Result<Arc<Self>, SettingsError> {
-        settings.check()?;
-        Ok(Arc::new(Self {
-            matchers: Matchers::of_rules(&settings),
+    /// With these rules; `limits` bound the pieces that wait for others.
+    pub fn new(rules: Arc<RuleSet>, limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            generation: AtomicU64::new(rules.generation()),
+            rules: Mutex::new(rules),
+            notifiers: Mutex::default(),
             pieces: Mutex::new(Contexts::new(limits)),
             identification: AtomicU32::new(1),
-            settings,
-        }))
+        })
     }
 
-    /// What was asked for.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// The rules, as they are now.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        lock(&self.rules).clone()
+    }
+
+    /// Has the workers obey other rules, which come [after](RuleSet::next) those of now. Each takes them between two batches.
+    /// Whether all have, by the time that this returns: within a second. Nobody else may keep those of before.
+    pub fn replace(&self, rules: Arc<RuleSet>) -> bool {
+        let generation = rules.generation();
+        let before = Arc::downgrade(&std::mem::replace(&mut *lock(&self.rules), rules));
+        self.generation.store(generation, Ordering::Release);
+        lock(&self.notifiers).iter().for_each(|notifier| notifier.notify());
+        let until = Instant::now() + PATIENCE;
+        while before.strong_count() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        before.strong_count() == 0
     }
 
     fn identification(&self) -> u32 {
@@ -76,6 +92,7 @@ impl SharedState {
 /// The function of one worker.
 pub struct Gre {
     shared: Arc<SharedState>,
+    rules: Arc<RuleSet>,
     counters: Arc<RuleCounters>,
     /// The ports of the settings, with their interfaces as they are now.
     ports: Vec<PortSettings>,
@@ -91,10 +108,13 @@ pub struct Gre {
 impl Gre {
     /// The function of another worker; routed packets go by `routes`.
     pub fn new(shared: &Arc<SharedState>, routes: &Arc<Routes>) -> Self {
+        let rules = shared.rules();
+        let ports = rules.settings().ports.clone();
         Self {
-            counters: RuleCounters::new(shared.settings.names().len()),
-            ports: shared.settings.ports.clone(),
-            fast: Fast::of(&shared.settings, &shared.settings.ports),
+            counters: RuleCounters::new(),
+            fast: Fast::of(&rules, &ports),
+            ports,
+            rules,
             shared: shared.clone(),
             next_hops: routes.next_hops(),
             pending: PendingQueue::default(),
@@ -114,13 +134,13 @@ impl Gre {
     fn slow(&mut self, port: PortId, frame: Frame, out: &mut Output<'_>) {
         match parse(frame.data(), frame.packet_len()) {
             ParsedFrame::Tunnel(outer) => self.tunnel(port, &outer, frame, out),
-            ParsedFrame::Piece { link_len, packet_len } => match self.shared.settings.pieces {
+            ParsedFrame::Piece { link_len, packet_len } => match self.rules.settings().pieces {
                 Pieces::Assemble => self.piece(port, link_len, packet_len, frame, out),
                 Pieces::Pass => self.peer_port(port, frame, out),
                 Pieces::Drop => out.drop(port, frame, DropReason::OUTER_FRAGMENT),
             },
             ParsedFrame::Unreadable(reason) => {
-                self.obey(self.shared.settings.unreadable, reason, port, frame, out);
+                self.obey(self.rules.settings().unreadable, reason, port, frame, out);
             }
             ParsedFrame::Broken(reason) => out.drop(port, frame, reason),
             ParsedFrame::Other => self.other(port, frame, out),
@@ -133,11 +153,12 @@ impl Gre {
             return out.drop(port, frame, GreDrop::CHECKSUM);
         }
         let TunnelPacket { ends, gre, .. } = *outer;
-        let settings = &self.shared.settings;
-        let verdict = match self.shared.matchers.find(ends, port, gre.key, gre.protocol) {
+        let settings = self.rules.settings();
+        let verdict = match self.rules.matchers.find(ends, port, gre.key, gre.protocol) {
             Some(number) => {
-                self.counters.count(number.into(), frame.packet_len());
-                settings.rules[usize::from(number)].verdict
+                let number = usize::from(number);
+                self.counters.count(self.rules.place_of_rule(number), frame.packet_len());
+                settings.rules[number].verdict
             }
             None => settings.unmatched,
         };
@@ -186,6 +207,21 @@ impl Gre {
             return out.drop(port, frame, DropReason::TOO_BIG);
         }
         out.transmit(to, frame);
+    }
+
+    /// Whether the rules have changed since they were taken.
+    fn has_other_rules(&self) -> bool {
+        self.shared.generation.load(Ordering::Acquire) != self.rules.generation()
+    }
+
+    /// Obeys the rules of now from here on.
+    #[cold]
+    fn take_rules(&mut self) {
+        let rules = self.shared.rules();
+        let new = rules.places().iter().filter(|place| place.since > self.rules.generation());
+        new.for_each(|place| self.counters.clear(place.number));
+        self.fast = Fast::of(&rules, &self.ports);
+        self.rules = rules;
     }
 
     /// Drops what has waited too long.
@@ -242,6 +278,9 @@ impl Function for Gre {
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
+        if self.has_other_rules() {
+            self.take_rules();
+        }
         if !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried {
             self.retry_pending(out);
         }
@@ -251,7 +290,8 @@ impl Function for Gre {
     }
 
     fn tick_due(&self) -> Option<Instant> {
-        if !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried {
+        let has_next_hops = !self.pending.is_empty() && self.next_hops.generation() != self.pending_tried;
+        if has_next_hops || self.has_other_rules() {
             return Some(self.swept);
         }
         let waits = !self.pending.is_empty() || !lock(&self.shared.pieces).is_empty();
@@ -260,13 +300,14 @@ impl Function for Gre {
 
     fn attach(&mut self, notifier: &Arc<Notifier>) {
         self.next_hops.attach(notifier);
+        lock(&self.shared.notifiers).push(notifier.clone());
     }
 
     fn port_changed(&mut self, port: PortId, link: &PortLink) {
         let Some(settings) = self.ports.get_mut(port.index()) else { return };
         (settings.mac, settings.mtu) = (link.mac, link.mtu);
         settings.addresses.clone_from(&link.addresses);
-        self.fast = Fast::of(&self.shared.settings, &self.ports);
+        self.fast = Fast::of(&self.rules, &self.ports);
     }
 }
 

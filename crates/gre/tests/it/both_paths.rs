@@ -10,8 +10,8 @@ use kaido_engine::{
     DropReason, FramePool, KernelPath, PortId, PortTotals, Routes, Worker, WorkerCounters, WorkerSettings,
 };
 use kaido_gre::{
-    Condition, Gre, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, RuleCounters, Settings, SharedState,
-    Verdict,
+    Condition, Gre, GreDrop, Inner, KeyMatch, Pieces, PortSettings, Prefix, Rule, RuleCounters, RuleSet,
+    RuleTotals, Settings, SharedState, Verdict,
 };
 use proptest::prelude::*;
 
@@ -36,6 +36,7 @@ struct Rig {
     worker: Worker,
     counters: Arc<WorkerCounters>,
     rules: Arc<RuleCounters>,
+    shared: Arc<SharedState>,
     pool: &'static FramePool,
 }
 
@@ -76,11 +77,31 @@ impl Rig {
             ..Settings::bump(vec![port(1), port(0)])
         };
         let (routes, _wanted) = Routes::new();
-        let gre = Gre::new(&SharedState::new(settings, Limits::default()).unwrap(), &routes);
+        let shared = SharedState::new(RuleSet::new(settings).unwrap(), Limits::default());
+        let gre = Gre::new(&shared, &routes);
         let rules = gre.counters();
         let worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
         let counters = worker.counters();
-        Self { wires, worker, counters, rules, pool }
+        Self { wires, worker, counters, rules, shared, pool }
+    }
+
+    fn rule_totals(&self) -> Vec<RuleTotals> {
+        self.rules.totals(&self.shared.rules())
+    }
+
+    /// Has the worker obey other rules.
+    fn change(&mut self, rules: Vec<Rule>) {
+        let now = self.shared.rules();
+        let next = now.next(Settings { rules, ..now.settings().clone() }).unwrap();
+        drop(now);
+        let Self { shared, worker, .. } = self;
+        std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| shared.replace(next));
+            while !replacing.is_finished() {
+                worker.step();
+            }
+            assert!(replacing.join().unwrap(), "the worker has not taken them");
+        });
     }
 
     fn drops(&self) -> Vec<(DropReason, u64)> {
@@ -187,11 +208,11 @@ fn what_is_cut_off_meets_no_rule() {
     let mut rig = Rig::with(FramePool::leak(64).unwrap(), all_decapsulated(), Verdict::Pass, 1500);
     let [plain, mut tunnelled] = plain_and_tunnelled(100);
     assert_eq!(rig.pass(tunnelled.clone()), (vec![plain], vec![]));
-    let counted = rig.rules.totals();
+    let counted = rig.rule_totals();
     assert_eq!(counted[0].packets, 1);
     tunnelled.pop();
     let (out, why) = rig.pass(tunnelled);
-    assert_eq!((out.len(), why.len(), rig.rules.totals()), (0, 1, counted));
+    assert_eq!((out.len(), why.len(), rig.rule_totals()), (0, 1, counted));
 }
 
 #[test]
@@ -206,7 +227,29 @@ fn of_rules_with_equal_conditions_the_first_counts() {
         let out: Vec<_> =
             [tunnelled.clone(), tagged(&tunnelled)].into_iter().flat_map(|frame| rig.pass(frame).0).collect();
         assert_eq!(out, if is_stripped { vec![plain.clone(), tagged(&plain)] } else { vec![] });
-        assert_eq!(rig.rules.totals().iter().map(|rule| rule.packets).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(rig.rule_totals().iter().map(|rule| rule.packets).collect::<Vec<_>>(), [2, 0]);
+    }
+}
+
+/// What stays goes on being counted, what comes begins at nothing, also where another was counted before.
+#[test]
+fn rules_change_between_two_batches() {
+    let one = || Condition { destination: to(1), ..Condition::default() };
+    let two = || Condition { destination: to(2), ..Condition::default() };
+    let off = || rule("off", one(), Verdict::DECAPSULATE);
+    let mut rig = Rig::with(FramePool::leak(64).unwrap(), vec![off()], Verdict::Pass, 1500);
+    let [plain, tunnelled] = plain_and_tunnelled(100);
+    for turn in 0..4 {
+        rig.change(vec![rule("other", two(), Verdict::Drop), off()]);
+        assert_eq!(rig.pass(tunnelled.clone()).0, vec![plain.clone()]);
+        assert_eq!(rig.pass(tagged(&tunnelled)).0, vec![tagged(&plain)]);
+        let packets = |rig: &Rig| rig.rule_totals().iter().map(|rule| rule.packets).collect::<Vec<_>>();
+        assert_eq!(packets(&rig), [0, 2 * (turn + 1)]);
+        rig.change(vec![rule("drops", one(), Verdict::Drop), off()]);
+        for frame in [tunnelled.clone(), tagged(&tunnelled)] {
+            assert_eq!(rig.pass(frame), (vec![], vec![GreDrop::RULE]));
+        }
+        assert_eq!(packets(&rig), [2, 2 * (turn + 1)]);
     }
 }
 

@@ -10,7 +10,7 @@ use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{
     FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker, WorkerSettings,
 };
-use kaido_gre::{Gre, SharedState};
+use kaido_gre::{Gre, RuleSet, SharedState};
 
 fn routes(vector: &Vector) -> Arc<Routes> {
     let (routes, _wanted) = Routes::new();
@@ -34,7 +34,7 @@ fn run(vector: &Vector) -> usize {
     let pool = FramePool::leak(256).unwrap();
     let wires = [MemoryWire::new(), MemoryWire::new()];
     let ports = wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
-    let shared = SharedState::new(vector.settings(), Limits::default()).unwrap();
+    let shared = SharedState::new(RuleSet::new(vector.settings()).unwrap(), Limits::default());
     let gre = Gre::new(&shared, &routes(vector));
     let mut worker = Worker::new(pool, ports, Box::new(gre), WorkerSettings::default());
     let counters = worker.counters();

@@ -7,8 +7,8 @@ use std::io::Write;
 use crate::vector;
 use crate::vector::{Vector, octets};
 use kaido_engine::DropReason;
-use kaido_gre::GreDrop;
 use kaido_gre::xdp::{GreProgram, GreWork};
+use kaido_gre::{Condition, GreDrop, KeyMatch, Rule, RuleSet, Settings, Verdict};
 use kaido_xdp::Action;
 
 /// What became of the steps of a file.
@@ -23,8 +23,13 @@ fn drops(program: &GreProgram) -> Vec<(DropReason, u64)> {
 }
 
 fn run(vector: &Vector) -> Done {
-    let mut program =
-        GreProgram::load(&vector.settings(), vector.port("left"), GreWork::Program, false).unwrap();
+    let mut program = GreProgram::load(
+        &RuleSet::new(vector.settings()).unwrap(),
+        vector.port("left"),
+        GreWork::Program,
+        false,
+    )
+    .unwrap();
     // Test runs come in by the loopback interface.
     program.set_peer_port(1).unwrap();
     let mut done = Done::default();
@@ -55,6 +60,47 @@ fn run(vector: &Vector) -> Done {
         }
     }
     done
+}
+
+/// A program whose rules change obeys all of the new ones or all of the old, and counts what stays on.
+#[test]
+fn rules_of_a_program_change() {
+    if !is_root("rules_of_a_program_change") {
+        return;
+    }
+    let vector = vector::all().into_iter().find(|vector| vector.name == "strip").unwrap();
+    let step = vector.steps.iter().find(|step| step.drop.is_none() && step.out.len() == 1).unwrap();
+    let frame = octets(&step.frame);
+    let stripped = octets(&step.out[0].hex);
+    let any = |name: &str, key, verdict| Rule {
+        name: name.to_owned(),
+        condition: Condition { key, ..Condition::default() },
+        verdict,
+    };
+    let strips = || any("strips", KeyMatch::Any, Verdict::DECAPSULATE);
+    let settings = |rules| Settings { rules, unmatched: Verdict::Pass, ..vector.settings() };
+    let mut rules = RuleSet::new(settings(vec![strips()])).unwrap();
+    let mut program = GreProgram::load(&rules, vector.port("left"), GreWork::Program, false).unwrap();
+    program.set_peer_port(1).unwrap();
+    let packets = |program: &GreProgram| -> Vec<_> {
+        program.totals().unwrap().iter().map(|rule| rule.packets).collect()
+    };
+    for turn in 0..3 {
+        let result = program.test_run(&frame, 1).unwrap();
+        assert_eq!((result.action, result.frame), (Action::Redirect, stripped.clone()));
+        let drops = any("drops", KeyMatch::Any, Verdict::Drop);
+        let never = any("never", KeyMatch::Is(0x1234_5678), Verdict::Punt);
+        rules = rules.next(settings(vec![never, drops, strips()])).unwrap();
+        let bank = program.prepare(&rules).unwrap();
+        // Nothing has changed yet.
+        assert_eq!(program.test_run(&frame, 1).unwrap().action, Action::Redirect);
+        program.obey(bank).unwrap();
+        assert_eq!(packets(&program), [0, 0, 2 * (turn + 1)]);
+        assert_eq!(program.test_run(&frame, 1).unwrap().action, Action::Drop);
+        assert_eq!(packets(&program), [0, 1, 2 * (turn + 1)]);
+        rules = rules.next(settings(vec![strips()])).unwrap();
+        program.obey(program.prepare(&rules).unwrap()).unwrap();
+    }
 }
 
 /// Whether this is root; else says by name that the test is skipped.

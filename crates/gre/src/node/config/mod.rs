@@ -18,7 +18,7 @@ pub(crate) const SCHEMA: FunctionSchema = FunctionSchema {
     title: "GRE header removal",
     vlans: false,
     schema: schema_of::<GreConfig>,
-    reload: &[ReloadRule::restart("gre", "workers and programs in the kernel have a copy of the rules")],
+    reload: &[ReloadRule::changes("gre", "from the next batch of each worker on")],
 };
 
 /// The whole file.
