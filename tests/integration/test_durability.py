@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import Attach
+from rig.failing_disk import FailingDisk
 from rig.kills import Kills, kill_often
 from rig.net import UE_IPV4, UE_IPV6, Topology, run, wait_until
 from rig.node import Node
@@ -139,43 +142,117 @@ def test_sessions_of_the_kernel_datapath_go_on(
     assert first["uplink_packets"] == first["downlink_packets"]
 
 
+def loses_nothing(
+    node: Node, net: Topology, attach: Attach, fail: Callable[[], None], mend: Callable[[], None]
+) -> None:
+    """What is to be told waits until the disk is good again; meanwhile packets go on, and heartbeats are answered."""
+    sim = attach("--ues 50 --tuns 1 --threshold 500")
+    fail()
+    # Each has a threshold reached, whose report changes what is to be known.
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2") and failing(node), "the journal cannot be written")
+    assert ping(net, "ue0", "10.100.6.2")
+    # Longer than the control plane waits for a heartbeat.
+    time.sleep(5)
+    assert sessions(node) == 50
+    mend()
+    wait_until(lambda: not failing(node), "the journal is written again")
+    start(node, signal.SIGKILL, node.durability)
+    assert sessions(node) == 50
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+    report = sim.stop()
+    ues = report["ue"]
+    assert isinstance(ues, list)
+    usage = ues[0]["usage"]
+    assert usage["uplink_packets"] == usage["downlink_packets"] >= 3
+    assert sessions(node) == 0
+    said = node.log.read_text()
+    told = said.count("the journal cannot be written") + said.count("could not be brought to the disk")
+    assert told == 1, said
+    node.stop()
+
+
 @BOTH
 def test_a_full_disk_loses_nothing_that_was_answered(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str
 ) -> None:
-    """What is to be told waits until there is room; meanwhile packets go on, and heartbeats are answered."""
+    """No room is a fault that ends."""
     store = tmp_path / "store"
     store.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(store))
-    try:
-        node = Node(binary, net.upf, tmp_path, durability=durability).start()
-        sim = attach("--ues 50 --tuns 1 --threshold 500")
-        filler = store / "filler"
+    filler = store / "filler"
+
+    def fill() -> None:
         with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        # Each has a threshold reached, whose report changes what is to be known.
-        wait_until(lambda: ping(net, "ue0", "10.100.6.2") and failing(node), "the journal cannot be written")
-        assert ping(net, "ue0", "10.100.6.2")
-        # Longer than the control plane waits for a heartbeat.
-        time.sleep(5)
-        assert sessions(node) == 50
-        filler.unlink()
-        wait_until(lambda: not failing(node), "the journal is written again")
-        start(node, signal.SIGKILL, durability)
-        assert sessions(node) == 50
-        wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
-        report = sim.stop()
-        ues = report["ue"]
-        assert isinstance(ues, list)
-        usage = ues[0]["usage"]
-        assert usage["uplink_packets"] == usage["downlink_packets"] >= 3
-        assert sessions(node) == 0
-        said = node.log.read_text()
-        assert said.count("the journal cannot be written") == 1, said
-        node.stop()
+
+    try:
+        node = Node(binary, net.upf, tmp_path, durability=durability).start()
+        loses_nothing(node, net, attach, fill, filler.unlink)
     finally:
         run("umount", "-l", str(store))
+
+
+@pytest.mark.parametrize(
+    ("durability", "fault"),
+    [("process", "write"), ("process", "torn"), ("disk", "write"), ("disk", "torn"), ("disk", "sync")],
+)
+def test_a_disk_that_fails_loses_nothing_that_was_answered(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str, fault: str
+) -> None:
+    """Writes that fail, also halfway, and syncs that do."""
+    disk = FailingDisk(tmp_path, tmp_path / "store")
+    if disk.why_not:
+        pytest.skip(disk.why_not)
+    node = Node(binary, net.upf, tmp_path, durability=durability, environment=disk.environment).start()
+    loses_nothing(node, net, attach, lambda: disk.fail(fault), disk.fail)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["store", "store/state.db", "store/journal-*"])
+def test_files_that_are_deleted_are_written_anew(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str, name: str
+) -> None:
+    """The store of a node that runs, whole or in part: within seconds a kill loses nothing again."""
+    node = Node(binary, net.upf, tmp_path, durability=durability).start()
+    sim = attach("--ues 20 --tuns 1")
+    for path in tmp_path.glob(name):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    wait_until(lambda: "while it is in use" in node.log.read_text(), "the node sees it")
+    snapshot = tmp_path / "store/state.db"
+    wait_until(lambda: snapshot.exists() and idle(node), "the store is written anew")
+    start(node, signal.SIGKILL, durability)
+    assert sessions(node) == 20, node.log.read_text()
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+    sim.stop()
+    assert sessions(node) == 0
+    node.stop()
+
+
+@BOTH
+def test_sessions_outlive_the_memory_of_their_counters(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str
+) -> None:
+    """Which somebody has deleted: usage since it was recorded last is lost, and what passes from then on is charged."""
+    node = Node(binary, net.upf, tmp_path, durability=durability).start()
+    sim = attach("--ues 20 --tuns 1")
+    assert ping(net, "ue0", "10.100.6.2")
+    shutil.rmtree(tmp_path / "memory")
+    start(node, signal.SIGKILL, durability)
+    assert sessions(node) == 20, node.log.read_text()
+    wait_until(lambda: ping(net, "ue0", "10.100.6.2"), "the UE pings")
+    report = sim.stop()
+    ues = report["ue"]
+    assert isinstance(ues, list)
+    assert 0 < ues[0]["usage"]["uplink_packets"] <= 4
+    node.stop()
+
+
+def idle(node: Node) -> bool:
+    """Whether nothing waits to be folded."""
+    status = node.ask("status")
+    store = status and status["store"]
+    return isinstance(store, dict) and store["segments"] == 0
 
 
 def failing(node: Node) -> bool:

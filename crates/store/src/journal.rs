@@ -10,7 +10,7 @@ use crate::change::Recorder;
 use crate::error::StoreError;
 use crate::fold::Folder;
 use crate::mark::bring_to_disk;
-use crate::place::{Durability, Place};
+use crate::place::{Durability, Locks, Place};
 use crate::segment::{HEADER, SegmentHeader, batch_header, path_of};
 use crate::sync::{Progress, Syncer};
 
@@ -35,7 +35,7 @@ pub struct JournalStatus {
     pub octets: u64,
     /// Segments that wait to be folded into the snapshot.
     pub segments: u64,
-    /// Times that a write or a sync failed.
+    /// Times that a write or a sync failed, or the file was gone.
     pub failures: u64,
     /// Nothing can be written now.
     pub is_failing: bool,
@@ -56,8 +56,8 @@ pub struct Journal {
     progress: Arc<Progress>,
     syncer: Option<Syncer>,
     folder: Option<Folder>,
-    /// Keeps other processes out.
-    lock: Option<File>,
+    /// Keep other processes out.
+    locks: Option<Locks>,
     octets: u64,
     failures: u64,
     is_failing: bool,
@@ -74,20 +74,20 @@ impl Journal {
     /// A journal that goes on behind batch `last` in a new segment.
     pub(crate) fn new(place: Place, next_segment: u64, last: u64) -> Self {
         Self {
-            place,
             recorder: Recorder::on(),
             batch: Vec::new(),
             segment: None,
             next_segment,
             next_batch: last + 1,
             written: VecDeque::new(),
-            progress: Arc::new(Progress::at(last)),
+            progress: Arc::new(Progress::at(last, place.durability)),
             syncer: None,
             folder: None,
-            lock: None,
+            locks: None,
             octets: 0,
             failures: 0,
             is_failing: false,
+            place,
         }
     }
 
@@ -112,8 +112,22 @@ impl Journal {
     /// When it cannot be brought to the disk.
     pub fn finish(&mut self) -> Result<(), StoreError> {
         self.flush()?;
-        drop((self.syncer.take(), self.folder.take()));
+        self.end();
         bring_to_disk(&self.place.folder)
+    }
+
+    /// Ends what works beside the control loop.
+    fn end(&mut self) {
+        drop(self.syncer.take());
+        if self.progress.has_lost_file() {
+            // What is in it goes with the process, unless it is folded.
+            self.close();
+        }
+        drop(self.folder.take());
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     pub(crate) fn progress(&self) -> Arc<Progress> {
@@ -121,8 +135,8 @@ impl Journal {
     }
 
     /// Starts what works beside the control loop.
-    pub(crate) fn start(&mut self, syncer: Option<Syncer>, folder: Folder, lock: File) {
-        (self.syncer, self.folder, self.lock) = (syncer, Some(folder), Some(lock));
+    pub(crate) fn start(&mut self, syncer: Option<Syncer>, folder: Folder, locks: Locks) {
+        (self.syncer, self.folder, self.locks) = (syncer, Some(folder), Some(locks));
     }
 
     /// Takes down changes for this journal.
@@ -136,7 +150,7 @@ impl Journal {
     /// # Errors
     /// When the file cannot be written. What was recorded is kept, and written by the next call that can.
     pub fn flush(&mut self) -> Result<u64, StoreError> {
-        if self.progress.take_failure() {
+        if self.progress.has_failed() {
             self.rewrite();
         }
         if self.batch.is_empty() {
@@ -211,8 +225,8 @@ impl Journal {
         self.written.push_back(Written { number: self.next_batch, changes: changes.into() });
     }
 
-    /// A sync has failed: whatever the kernel says of that file from now on, what was written to it since the last sync that
-    /// succeeded may be lost. It is written again, to another.
+    /// A sync has failed, or the file was deleted: whatever the kernel says of that file from now on, what was written to it since
+    /// the last sync that succeeded may be lost. It is written again, to another.
     fn rewrite(&mut self) {
         let durable = self.progress.durable();
         let again = std::mem::take(&mut self.written);
@@ -222,10 +236,9 @@ impl Journal {
             failed = failed || self.append(number, &changes).is_err();
             self.written.push_back(Written { number, changes });
         }
-        match failed {
-            // Tried once more by the next turn.
-            true => self.progress.set_failure(),
-            false => self.progress.wrote(self.next_batch - 1),
+        // Else it is tried once more by the next turn.
+        if !failed {
+            self.progress.rewrote(self.next_batch - 1);
         }
     }
 
@@ -263,23 +276,23 @@ impl Journal {
         let number = self.next_segment;
         let path = path_of(&self.place.folder, number);
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).open(&path);
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path);
         let file = file.map_err(StoreError::file(&path, "begin a segment of the journal"))?;
         let header = SegmentHeader { store: self.place.store, number, first_batch };
         file.write_all_at(&header.octets(), 0)
             .map_err(StoreError::file(&path, "begin a segment of the journal"))?;
         self.next_segment += 1;
         let file = Arc::new(file);
-        self.progress.opened(&file);
+        self.progress.opened(&file, &path);
         Ok(OpenSegment { file, path, at: HEADER as u64 })
     }
 
     /// Ends the segment, which is folded into the snapshot when it is durable.
     fn close(&mut self) {
-        if let Some(OpenSegment { path, .. }) = self.segment.take()
+        if let Some(OpenSegment { path, file, .. }) = self.segment.take()
             && let Some(folder) = &self.folder
         {
-            folder.fold(path, self.next_batch - 1);
+            folder.fold(path, Some(file), self.next_batch - 1);
         }
     }
 }
@@ -287,8 +300,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         // What is recorded belongs to answers that were not given.
-        drop(self.syncer.take());
-        drop(self.folder.take());
-        drop(self.lock.take());
+        self.end();
+        drop(self.locks.take());
     }
 }

@@ -36,6 +36,8 @@ mod sync;
 mod tail;
 #[cfg(feature = "disk")]
 pub mod tools;
+#[cfg(feature = "disk")]
+mod watch;
 
 pub use change::{Change, Kind, Malformed, Moment, Recorder, changes};
 #[cfg(feature = "disk")]

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -11,6 +12,8 @@ use crate::error::StoreError;
 pub(crate) const FORMAT: u32 = 1;
 /// The name of the snapshot in the folder of a store.
 pub(crate) const SNAPSHOT: &str = "state.db";
+/// The name of the file that the process has locked which uses a store.
+pub(crate) const LOCK: &str = "lock";
 
 /// What a change that was acknowledged survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +37,32 @@ pub(crate) struct Place {
 /// # Errors
 /// [`StoreError::InUse`].
 pub(crate) fn lock(folder: &Path) -> Result<File, StoreError> {
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     let options = File::options().write(true).create(true).truncate(false).open(&path);
     let file = options.map_err(StoreError::file(&path, "open the lock of the store"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| StoreError::InUse(folder.to_owned()))?;
     Ok(file)
+}
+
+/// Locks of a folder that this process has: also of files that were the lock once.
+#[derive(Clone, Debug)]
+pub(crate) struct Locks(Arc<Mutex<Vec<File>>>);
+
+impl Locks {
+    pub(crate) fn new(lock: File) -> Self {
+        Self(Arc::new(Mutex::new(vec![lock])))
+    }
+
+    pub(crate) fn add(&self, lock: File) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+    }
+}
+
+/// Removes a file, unless it is not there.
+pub(crate) fn remove_if_there(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::change::Kind;
 use crate::error::StoreError;
-use crate::fold::Folder;
+use crate::fold::{Folder, StoreFiles};
 use crate::journal::Journal;
 use crate::mark::Mark;
-use crate::place::{Durability, Place, SNAPSHOT, lock};
+use crate::place::{Durability, Locks, Place, SNAPSHOT, lock, remove_if_there};
 use crate::segment::{Segment, list};
 use crate::snapshot::{Identity, Snapshot};
 use crate::sync::Syncer;
@@ -107,10 +107,10 @@ impl Recovery {
     /// Starts what works beside the control loop. `notify` is called whenever more is durable.
     ///
     /// # Errors
-    /// When there are no more threads.
+    /// When there are no more threads, or a file of the store is gone.
     pub fn start(self, journal: &mut Journal, notify: impl Fn() + Send + 'static) -> Result<(), StoreError> {
         let Self { snapshot, segments, config, lock, .. } = self;
-        let StoreConfig { folder, durability, .. } = config;
+        let StoreConfig { folder, durability, boot } = config;
         let failed =
             |source| StoreError::File { path: folder.clone(), what: "start a thread for the store", source };
         let progress = journal.progress();
@@ -118,8 +118,10 @@ impl Recovery {
             Durability::Disk => Some(Syncer::start(&folder, progress.clone(), notify).map_err(failed)?),
             Durability::Process => None,
         };
-        let fold = Folder::start(snapshot, progress, durability, segments).map_err(failed)?;
-        journal.start(syncer, fold, lock);
+        let locks = Locks::new(lock);
+        let files = StoreFiles::new(journal.place().clone(), Mark::of(durability, boot), locks.clone())?;
+        let fold = Folder::start(snapshot, progress, files, segments).map_err(failed)?;
+        journal.start(syncer, fold, locks);
         Ok(())
     }
 }
@@ -161,12 +163,8 @@ fn discard(folder: &Path) -> Result<(), StoreError> {
     let segments = list(folder)?.into_iter().map(|(_, path)| path);
     let database = ["", "-wal", "-shm", "-journal"].map(|suffix| folder.join(format!("{SNAPSHOT}{suffix}")));
     for path in segments.chain(database) {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StoreError::file(&path, "discard a store of before the machine's start")(error));
-            }
-            _ => {}
-        }
+        let discarded = StoreError::file(&path, "discard a store of before the machine's start");
+        remove_if_there(&path).map_err(discarded)?;
     }
     Ok(())
 }

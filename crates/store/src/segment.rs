@@ -7,7 +7,8 @@
 //! Numbers of batches rise by one, over all segments. `durable` is the last batch that was known to be durable when this
 //! one was written: so octets that went wrong where nothing was promised can be told from those that were acknowledged.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
@@ -143,6 +144,29 @@ impl Segment {
     /// When the file cannot be read, or is of another format.
     pub(crate) fn read(path: &Path, number: u64, store: Option<u64>) -> Result<Self, StoreError> {
         let octets = fs::read(path).map_err(StoreError::file(path, "read the journal"))?;
+        Self::of_octets(octets, path, number, store)
+    }
+
+    /// The same of a file that is open, and may have been deleted.
+    ///
+    /// # Errors
+    /// As [`Segment::read`].
+    pub(crate) fn read_open(
+        file: &File,
+        path: &Path,
+        number: u64,
+        store: Option<u64>,
+    ) -> Result<Self, StoreError> {
+        let read = || {
+            let len = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
+            let mut octets = vec![0; len];
+            file.read_exact_at(&mut octets, 0)?;
+            Ok(octets)
+        };
+        Self::of_octets(read().map_err(StoreError::file(path, "read the journal"))?, path, number, store)
+    }
+
+    fn of_octets(octets: Vec<u8>, path: &Path, number: u64, store: Option<u64>) -> Result<Self, StoreError> {
         let header = SegmentHeader::read(&octets, path)?;
         let is_header_whole = header.is_some();
         let header = header.unwrap_or_else(|| {

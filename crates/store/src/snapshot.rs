@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Statement, Transaction,
 
 use crate::change::{Kind, changes};
 use crate::error::StoreError;
-use crate::place::{Durability, FORMAT};
+use crate::place::{Durability, FORMAT, remove_if_there};
 use crate::segment::Segment;
 
 /// `KAID`, by which `file` and SQLite know whose database it is.
@@ -194,6 +194,30 @@ impl Snapshot {
             connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
             connection.pragma_update(None, "cache_size", -CACHE_KIB)
         })
+    }
+
+    /// Writes all of it to a new file, which goes where the one that is open was.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    pub(crate) fn write_anew(&mut self, durability: Durability) -> Result<(), StoreError> {
+        let new = self.path.with_extension("new");
+        self.checkpoint()?;
+        remove_if_there(&new).map_err(StoreError::file(&new, "remove"))?;
+        self.try_sqlite(|connection| {
+            let address = new.as_os_str().to_str().ok_or(rusqlite::Error::InvalidPath(new.clone()))?;
+            connection.execute("VACUUM INTO ?1", [address])?;
+            // When it is closed, what is then the log of the other stays.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        })?;
+        let synced = File::open(&new).and_then(|file| file.sync_all());
+        synced.map_err(StoreError::file(&new, "bring to the disk"))?;
+        let log = log_of(&self.path);
+        remove_if_there(&log).map_err(StoreError::file(&log, "remove"))?;
+        fs::rename(&new, &self.path).map_err(StoreError::file(&self.path, "write the snapshot anew"))?;
+        *self = Self::open(&self.path, durability)?;
+        // Its log is begun, so that it can be seen whether that stays too.
+        self.identity().map(drop)
     }
 
     /// Moves all of its own log into the database.

@@ -8,12 +8,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::place::Durability;
+use crate::watch::WatchedFile;
+
 /// How long after a sync that failed, the next is tried.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How far the journal is written, and how far it is on the disk.
 #[derive(Debug)]
 pub(crate) struct Progress {
+    durability: Durability,
     durable: AtomicU64,
     failed: AtomicBool,
     is_failing: AtomicBool,
@@ -27,6 +31,8 @@ struct State {
     written: u64,
     /// Files that were written since they were synced last.
     files: Vec<Arc<File>>,
+    /// The one that is written to.
+    current: Option<WatchedFile>,
     /// A file is new in the folder.
     is_new: bool,
     stops: bool,
@@ -34,13 +40,20 @@ struct State {
 
 impl Progress {
     /// All batches up to `last` are durable.
-    pub(crate) fn at(last: u64) -> Self {
+    pub(crate) fn at(last: u64, durability: Durability) -> Self {
         Self {
+            durability,
             durable: AtomicU64::new(last),
             failed: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
             failures: AtomicU64::new(0),
-            state: Mutex::new(State { written: last, files: Vec::new(), is_new: false, stops: false }),
+            state: Mutex::new(State {
+                written: last,
+                files: Vec::new(),
+                current: None,
+                is_new: false,
+                stops: false,
+            }),
             news: Condvar::new(),
         }
     }
@@ -57,13 +70,27 @@ impl Progress {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Whether a sync has failed since this was asked last.
-    pub(crate) fn take_failure(&self) -> bool {
-        self.failed.swap(false, Ordering::AcqRel)
+    /// Whether what is not durable has to be written again, to another file. Nothing is synced until it [is](Self::rewrote).
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_failure(&self) {
-        self.failed.store(true, Ordering::Release);
+    /// Batches up to `last` are written again.
+    pub(crate) fn rewrote(&self, last: u64) {
+        let mut state = self.state();
+        state.written = last;
+        self.failed.store(false, Ordering::Release);
+        self.news.notify_one();
+    }
+
+    /// Whether the file that is written to was deleted or moved away; then another has to be begun.
+    pub(crate) fn has_lost_file(&self) -> bool {
+        let is_there = self.state().current.as_ref().is_none_or(WatchedFile::is_there);
+        if !is_there {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            self.set_failed();
+        }
+        !is_there
     }
 
     /// All batches up to `last` are written.
@@ -73,8 +100,12 @@ impl Progress {
     }
 
     /// Batches are written to another file from here on.
-    pub(crate) fn opened(&self, file: &Arc<File>) {
+    pub(crate) fn opened(&self, file: &Arc<File>, path: &Path) {
         let mut state = self.state();
+        state.current = WatchedFile::new(path.to_owned()).ok();
+        if self.durability == Durability::Process {
+            return;
+        }
         state.files.push(Arc::clone(file));
         state.is_new = true;
     }
@@ -110,8 +141,13 @@ impl Progress {
     fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.is_failing.store(true, Ordering::Relaxed);
-        self.state().files.clear();
-        self.set_failure();
+        self.set_failed();
+    }
+
+    fn set_failed(&self) {
+        let mut state = self.state();
+        self.failed.store(true, Ordering::Release);
+        (state.files, state.current) = (Vec::new(), None);
     }
 }
 
@@ -136,9 +172,16 @@ impl Syncer {
         let thread = std::thread::Builder::new().name("store-sync".into()).spawn(move || {
             while let Some((written, files, is_new)) = of_thread.wait() {
                 match sync(&folder, &files, is_new) {
-                    Ok(()) => of_thread.synced(written),
+                    Ok(()) => {
+                        if of_thread.is_failing() {
+                            tracing::info!(folder = %folder.display(), "the journal is on the disk again");
+                        }
+                        of_thread.synced(written);
+                    }
                     Err(error) => {
-                        tracing::error!(folder = %folder.display(), %error, "the journal could not be brought to the disk");
+                        if !of_thread.is_failing() {
+                            tracing::error!(folder = %folder.display(), %error, "the journal could not be brought to the disk: it is tried again until it can");
+                        }
                         of_thread.failed();
                         std::thread::sleep(PAUSE);
                     }

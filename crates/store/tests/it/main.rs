@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod deleted;
 mod recovery;
 mod stores;
 mod tools;
