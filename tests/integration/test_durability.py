@@ -145,7 +145,7 @@ def test_sessions_of_the_kernel_datapath_go_on(
 def loses_nothing(
     node: Node, net: Topology, attach: Attach, fail: Callable[[], None], mend: Callable[[], None]
 ) -> None:
-    """What is to be told waits until the disk is good again; meanwhile packets go on, and heartbeats are answered."""
+    """What is to be told waits until the disk is good; meanwhile packets go on, heartbeats are answered."""
     sim = attach("--ues 50 --tuns 1 --threshold 500")
     fail()
     # Each has a threshold reached, whose report changes what is to be known.
@@ -233,7 +233,7 @@ def test_files_that_are_deleted_are_written_anew(
 def test_sessions_outlive_the_memory_of_their_counters(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str
 ) -> None:
-    """Which somebody has deleted: usage since it was recorded last is lost, and what passes from then on is charged."""
+    """Which somebody has deleted: usage since the last record is lost, what passes from then on is charged."""
     node = Node(binary, net.upf, tmp_path, durability=durability).start()
     sim = attach("--ues 20 --tuns 1")
     assert ping(net, "ue0", "10.100.6.2")

@@ -235,7 +235,7 @@ def test_a_rule_leaves_tunnels_to_the_kernel(wire: Wire, start: Start, tmp_path:
 
 @pytest.mark.parametrize("datapath", DATAPATHS)
 def test_rules_change_under_traffic(wire: Wire, start: Start, tmp_path: Path, datapath: str) -> None:
-    """No packet is lost or met by rules of two files; what stays goes on being counted; mistakes change nothing."""
+    """No packet is lost or meets rules of two files; what stays is counted on; mistakes change nothing."""
     # The peer's device also sends IPv6 of its own.
     off = f'[[gre.rule]]\nname = "off"\nsource = "{LEFT[4]}/32"\nkey = 7\ninner = ["ipv4"]\n'
 

@@ -25,6 +25,7 @@ from rig.pfcp import (
     u32,
     uplink,
 )
+from rig.silence import Silence, be_silent
 from rig.target import DN, DN_PORT, SMF, UE_PORT, Target, standing
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
@@ -165,3 +166,13 @@ def test_a_data_network_does_not_reach_pfcp(target: Target) -> None:
     host.close()
     assert net.dn.pings("10.100.6.1", count=1)
     target.is_sound()
+
+
+def test_a_silent_smf_under_load_loses_no_usage(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """Thresholds are reached over and over, and nobody takes the reports: as `rig.silence`, for seconds.
+
+    Conformance: TS 29.244 7.5.8 | Usage that a silent SMF was not told of is in later reports
+    """
+    run = be_silent(binary, net, tmp_path, Silence(8, ues=200, pps=2000))
+    assert run.report["usage"]["reports"] > 200
+    assert run.faults() == []

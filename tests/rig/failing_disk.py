@@ -1,4 +1,4 @@
-"""A disk that fails for one process: what it writes below a folder, or has brought to the disk, meets errors."""
+"""A disk that fails for one process: writes below a folder, or syncs of them, meet errors."""
 
 from __future__ import annotations
 

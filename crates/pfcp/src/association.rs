@@ -67,6 +67,8 @@ pub(crate) struct Association {
     pub(crate) in_flight: usize,
     /// It does not answer session reports.
     pub(crate) silent: bool,
+    /// When it last answered a heartbeat or a session report.
+    pub(crate) answered_at: Option<Instant>,
     /// Sessions whose usage is to be reported when the peer can be told again.
     pub(crate) held: VecDeque<Seid>,
     /// Nothing of what is held is reported before this.
@@ -103,6 +105,7 @@ impl Association {
             busy_until: None,
             in_flight: 0,
             silent: false,
+            answered_at: None,
             held: VecDeque::new(),
             resume_at: None,
             probe_at: None,

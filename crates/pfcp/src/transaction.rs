@@ -86,7 +86,9 @@ pub(crate) struct Pending<T> {
     bytes: Arc<[u8]>,
     left: u32,
     /// When it was sent last.
-    sent: Instant,
+    pub(crate) sent: Instant,
+    /// T1 has run out without an answer.
+    is_late: bool,
     due: Instant,
 }
 
@@ -113,12 +115,21 @@ pub(crate) struct Outgoing<T> {
     limit: usize,
     next_sequence: u32,
     pending: KeyedMap<u32, Pending<T>>,
+    /// Those that are late.
+    late: usize,
     timers: BTreeSet<(Instant, u32)>,
 }
 
 impl<T> Outgoing<T> {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
-        Self { timing, limit, next_sequence: 1, pending: KeyedMap::default(), timers: BTreeSet::new() }
+        Self {
+            timing,
+            limit,
+            next_sequence: 1,
+            pending: KeyedMap::default(),
+            late: 0,
+            timers: BTreeSet::new(),
+        }
     }
 
     /// Sends requests from here on by other times.
@@ -168,8 +179,17 @@ impl<T> Outgoing<T> {
         let due = now + self.timing.t1;
         self.timers.insert((due, sequence));
         let transmit = Transmit { to, bytes: Arc::clone(&bytes) };
-        let pending =
-            Pending { sequence, peer: to, kind, purpose, bytes, left: self.timing.n1, sent: now, due };
+        let pending = Pending {
+            sequence,
+            peer: to,
+            kind,
+            purpose,
+            bytes,
+            left: self.timing.n1,
+            sent: now,
+            is_late: false,
+            due,
+        };
         self.pending.insert(sequence, pending);
         transmit
     }
@@ -200,8 +220,14 @@ impl<T> Outgoing<T> {
         if !fits {
             return None;
         }
+        self.take(sequence)
+    }
+
+    /// Takes a request out, that waits no longer.
+    fn take(&mut self, sequence: u32) -> Option<Pending<T>> {
         let found = self.pending.remove(&sequence)?;
         self.timers.remove(&(found.due, sequence));
+        self.late -= usize::from(found.is_late);
         Some(found)
     }
 
@@ -224,9 +250,11 @@ impl<T> Outgoing<T> {
             self.pending.insert(sequence, pending);
         };
         if pending.left == 0 {
+            self.late -= usize::from(pending.is_late);
             return Some(DueEvent::Exhausted(pending));
         }
         pending.left -= 1;
+        self.late += usize::from(!std::mem::replace(&mut pending.is_late, true));
         (pending.sent, pending.due) = (now, now + self.timing.t1);
         self.timers.insert((pending.due, sequence));
         let again = Transmit { to: pending.peer, bytes: Arc::clone(&pending.bytes) };
@@ -237,16 +265,21 @@ impl<T> Outgoing<T> {
 
     /// Takes out the requests that nobody is to answer any more.
     pub(crate) fn withdraw(&mut self, is_over: impl Fn(&T) -> bool) -> Vec<Pending<T>> {
-        let over = self.pending.iter().filter(|(_, pending)| is_over(&pending.purpose));
-        let over: Vec<u32> = over.map(|(&sequence, _)| sequence).collect();
-        let mut withdrawn = Vec::with_capacity(over.len());
-        for sequence in over {
-            if let Some(pending) = self.pending.remove(&sequence) {
-                self.timers.remove(&(pending.due, sequence));
-                withdrawn.push(pending);
-            }
+        self.withdraw_all(|pending| is_over(&pending.purpose))
+    }
+
+    /// The same of those that had no answer within T1. There are some only where a peer or the network fails.
+    pub(crate) fn withdraw_late(&mut self, is_over: impl Fn(&T) -> bool) -> Vec<Pending<T>> {
+        match self.late {
+            0 => Vec::new(),
+            _ => self.withdraw_all(|pending| pending.is_late && is_over(&pending.purpose)),
         }
-        withdrawn
+    }
+
+    fn withdraw_all(&mut self, is_over: impl Fn(&Pending<T>) -> bool) -> Vec<Pending<T>> {
+        let over = self.pending.iter().filter(|(_, pending)| is_over(pending));
+        let over: Vec<u32> = over.map(|(&sequence, _)| sequence).collect();
+        over.into_iter().filter_map(|sequence| self.take(sequence)).collect()
     }
 
     /// What the outstanding requests are for.

@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 
 use kaido_n4::{Seid, SessionService, UsageReport};
 
-use super::Endpoint;
 use super::report::{EVENTS_PER_POLL, Report};
+use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
-use crate::transaction::{Instants, Transmit};
+use crate::transaction::{Instants, Pending, Transmit};
 
 /// The part of the outstanding requests that one control plane's session reports may be: one that is silent must not keep the
 /// others from being told.
@@ -94,11 +94,16 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// A report had no answer, and nobody else can be told.
-    pub(super) fn report_given_up(&mut self, now: Instants, peer: SocketAddr, sequence: u32, report: Report) {
-        self.fall_silent(now, report.association);
+    pub(super) fn report_given_up(&mut self, now: Instants, pending: &Pending<Purpose>, report: Report) {
+        let association = self.associations.get(report.association);
+        // Who has answered since it was sent last may have missed it while it was silent.
+        let is_heard = association.and_then(|peer| peer.answered_at).is_some_and(|at| at > pending.sent);
+        if !is_heard {
+            self.fall_silent(now, report.association);
+        }
         self.report_lost(report.seid, &report.usage);
         if !report.usage.is_empty() {
-            self.given_up.put(sequence, peer, report);
+            self.given_up.put(pending.sequence, pending.peer, report);
         }
     }
 
@@ -132,6 +137,7 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn has_answered(&mut self, now: Instants, id: AssociationId) {
         let wait = self.config.retransmission.t1;
         let Some(association) = self.associations.get_mut(id) else { return };
+        association.answered_at = Some(now.monotonic);
         if std::mem::take(&mut association.silent) {
             association.resume_at = Some(now.monotonic + wait);
             tracing::info!(

@@ -3,6 +3,7 @@
 //! A report goes to the address of the session's CP F-SEID. If nobody answers there, it goes on to the other SMFs
 //! of the set (5.22); the control plane may also send it elsewhere, or ask for patience.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -197,7 +198,7 @@ impl<S: SessionService> Endpoint<S> {
         mut report: Report,
     ) {
         let Some(to) = self.alternative(&report) else {
-            return self.report_given_up(now, pending.peer, pending.sequence, report);
+            return self.report_given_up(now, pending, report);
         };
         tracing::debug!(seid = %report.seid, %to, "session report goes to an alternative SMF");
         report.alternatives += 1;
@@ -218,6 +219,43 @@ impl<S: SessionService> Endpoint<S> {
                 self.last_report_answered(of);
             }
         }
+    }
+
+    /// Usage that a session's control plane was told and has not acknowledged within T1, or that is yet to be sent: its last reports
+    /// go with the answer to its deletion. A control plane that has had one of them knows it by its UR-SEQN (8.2.71).
+    pub(super) fn take_unacknowledged(&mut self, seid: Seid) -> Vec<UsageReport> {
+        let is_own = |purpose: &Purpose| match purpose {
+            Purpose::Report(report) => report.seid == seid && !report.usage.is_empty(),
+            _ => false,
+        };
+        let mut usage = Vec::new();
+        for pending in self.outgoing.withdraw_late(is_own) {
+            self.landed(&pending);
+            if let Purpose::Report(report) = pending.purpose {
+                usage.extend(report.usage);
+            }
+        }
+        let to_send: Vec<_> = self
+            .resent
+            .iter()
+            .filter(|(_, resent)| resent.report.seid == seid)
+            .map(|(&key, _)| key)
+            .collect();
+        for key in to_send {
+            self.forget_usage(UsageOnItsWay::Resent(key.1));
+            usage.extend(self.resent.remove(&key).into_iter().flat_map(|resent| resent.report.usage));
+        }
+        let (own, others): (VecDeque<_>, _) =
+            std::mem::take(&mut self.overflow).into_iter().partition(|(_, event)| event.seid() == seid);
+        self.overflow = others;
+        for (number, event) in own {
+            self.forget_usage(UsageOnItsWay::PutOff(number));
+            if let SessionEvent::Usage { reports, .. } = event {
+                usage.extend(reports);
+            }
+        }
+        usage.sort_by_key(|report| (report.urr_id, report.ur_seqn));
+        usage
     }
 
     fn resend(&mut self, at: Instant, resent: ResentReport) {

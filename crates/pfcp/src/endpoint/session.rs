@@ -149,11 +149,13 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     /// The answer to a deletion.
-    pub(super) fn deleted(&self, asked: ResponseContext, deleted: &DeletionResponse) -> Vec<u8> {
+    pub(super) fn deleted(&mut self, asked: ResponseContext, deleted: &DeletionResponse) -> Vec<u8> {
         let kind = MsgType::SessionDeletionResponse;
         let mut draft = Draft::session(kind, asked.cp, asked.sequence).with(&accepted());
         let wall = self.clock.offset();
         let usage = IeType::UsageReportWithinSessionDeletionResponse;
+        let unacknowledged = self.take_unacknowledged(asked.seid);
+        push_reports(&mut draft, usage, &unacknowledged, wall);
         push_reports(&mut draft, usage, &deleted.usage_reports, wall);
         deleted.session_reports.iter().for_each(|report| draft.push(&session_rule_report(report, wall)));
         deleted.packet_rates.iter().for_each(|status| draft.push(&packet_rate_status(status, wall)));

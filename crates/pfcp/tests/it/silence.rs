@@ -23,15 +23,18 @@ fn report(upf: &mut Endpoint<Scripted>, seid: u64, ur_seqn: u32, now: Instants) 
 fn numbers(sent: &[kaido_pfcp::Transmit]) -> BTreeSet<u32> {
     let reports =
         sent.iter().map(|transmit| Reply::read(&transmit.bytes)).filter(|reply| reply.kind == REPORT);
-    let mut found = BTreeSet::new();
-    for reply in reports {
-        for (_, value) in reply.elements.iter().filter(|(kind, _)| *kind == 80) {
-            let parts = rig::elements(value);
-            let number = &parts.iter().find(|(kind, _)| *kind == 104).unwrap().1;
-            found.insert(u32::from_be_bytes(number[..].try_into().unwrap()));
-        }
-    }
-    found
+    reports.flat_map(|reply| numbers_in(&reply, 80)).collect()
+}
+
+/// The UR-SEQNs of the usage reports of that type in a message, in their order.
+fn numbers_in(reply: &Reply, kind: u16) -> Vec<u32> {
+    let reports = reply.elements.iter().filter(|(found, _)| *found == kind);
+    let number = |value: &[u8]| {
+        let parts = rig::elements(value);
+        let number = &parts.iter().find(|(kind, _)| *kind == 104).unwrap().1;
+        u32::from_be_bytes(number[..].try_into().unwrap())
+    };
+    reports.map(|(_, value)| number(value)).collect()
 }
 
 /// Lets a time pass, second by second, in which nobody answers; what was sent.
@@ -215,4 +218,42 @@ fn what_could_not_be_told_is_counted() {
     let (mut upf, now, _) = with_session();
     assert_eq!(upf.abandon(now)[0].sessions, 1);
     assert_eq!(upf.service().sessions.len(), 0);
+}
+
+/// A report that was lost, and not yet sent again, goes with the answer to the deletion, by its own number.
+///
+/// Conformance: TS 29.244 7.5.7.1 | Usage of a session that is deleted is reported though a report of it was not acknowledged
+#[test]
+fn a_deletion_is_answered_with_what_was_not_acknowledged() {
+    let (mut upf, mut now, seid) = with_session();
+    report(&mut upf, seid, 0, now);
+    assert_eq!(numbers(&due(&mut upf, now)), BTreeSet::from([0]));
+    // T1 has run out, and it was sent once more; another was sent just now.
+    silence(&mut upf, &mut now, 4);
+    report(&mut upf, seid, 1, now);
+    assert_eq!(numbers(&due(&mut upf, now)), BTreeSet::from([1]));
+    let answer = ask(&mut upf, now, &message(54, Some(seid), 9, &[]));
+    // One that was sent within T1 may be under way.
+    assert_eq!((answer.cause(), numbers_in(&answer, 79)), (1, vec![0]));
+    let sent = silence(&mut upf, &mut now, 30);
+    assert!(!numbers(&sent).contains(&0), "it is not sent twice");
+}
+
+/// Requests that were sent while the control plane was silent are given up one after the other, also once it answers again.
+#[test]
+fn what_a_control_plane_missed_does_not_make_it_silent_again() {
+    let (mut upf, mut now, seid) = with_session();
+    report(&mut upf, seid, 0, now);
+    due(&mut upf, now);
+    silence(&mut upf, &mut now, 5);
+    report(&mut upf, seid, 1, now);
+    let missed = due(&mut upf, now);
+    assert_eq!(numbers(&missed), BTreeSet::from([1]));
+    silence(&mut upf, &mut now, 7);
+    assert_eq!(upf.counters().reports_returned, 1, "the first is given up");
+    come_back(&mut upf, &mut now);
+    silence(&mut upf, &mut now, 2);
+    assert_eq!(upf.counters().reports_returned, 2, "so is the second");
+    report(&mut upf, seid, 2, now);
+    assert!(numbers(&due(&mut upf, now)).contains(&2), "it answers, and is told");
 }
