@@ -233,7 +233,7 @@ def test_files_that_are_deleted_are_written_anew(
 def test_sessions_outlive_the_memory_of_their_counters(
     binary: Path, net: Topology, tmp_path: Path, attach: Attach, durability: str
 ) -> None:
-    """Which somebody has deleted: usage since the last record is lost, what passes from then on is charged."""
+    """Which somebody has deleted: usage since the last record is lost, what passes then is charged."""
     node = Node(binary, net.upf, tmp_path, durability=durability).start()
     sim = attach("--ues 20 --tuns 1")
     assert ping(net, "ue0", "10.100.6.2")

@@ -5,10 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+
 use super::wire::{Request, Requests};
 use crate::BenchError;
 use crate::frames::teid;
 use crate::node::stopped;
+use crate::result::Histogram;
 use crate::shape::Shape;
 
 /// How long an answer is waited for before the request is sent again.
@@ -25,11 +28,15 @@ const ACCEPTED: u8 = 1;
 const HEADER: usize = 16;
 const F_SEID: u16 = 57;
 const CAUSE: u16 = 19;
+/// In the place of a moment: the request is answered.
+const ANSWERED: u64 = u64::MAX;
 
 /// What a phase took on this side.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) wall: Duration,
+    /// Nanoseconds from when a request was to be sent until its answer came.
+    pub(crate) answers: Histogram,
     pub(crate) repeated: u64,
     /// Session Report Requests that the node sent meanwhile, each answered.
     pub(crate) reports: u64,
@@ -40,8 +47,12 @@ pub(crate) struct Client {
     socket: UdpSocket,
     requests: Requests,
     window: u32,
+    /// Time between two requests; none where each is sent as soon as there is room in the window.
+    pace: Option<Duration>,
     /// UP SEIDs by session; zero for none.
     seids: Vec<u64>,
+    /// When the request of each was to be sent, in nanoseconds since its phase began.
+    due: Vec<u64>,
     buffer: Vec<u8>,
 }
 
@@ -50,15 +61,17 @@ impl Client {
         server: SocketAddr,
         shape: Shape,
         sessions: u32,
-        window: u32,
+        (window, rate): (u32, Option<u32>),
     ) -> Result<Self, BenchError> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let requests = Requests::new(socket.local_addr()?, shape)?;
         // Written to, so that it is in memory before what the node takes for sessions is measured.
-        let seids = (0..sessions).map(|_| std::hint::black_box(0)).collect();
-        Ok(Self { socket, requests, window, seids, buffer: vec![0; 65_535] })
+        let written = || (0..sessions).map(|_| std::hint::black_box(0)).collect();
+        let (seids, due) = (written(), written());
+        let pace = rate.map(|rate| Duration::from_secs(1) / rate.max(1));
+        Ok(Self { socket, requests, window, pace, seids, due, buffer: vec![0; 65_535] })
     }
 
     /// Sets up the association.
@@ -71,7 +84,7 @@ impl Client {
         }
     }
 
-    /// Makes one request for each of the sessions `from..to`, a window of them at a time.
+    /// Makes one request for each of the sessions `from..to`, a window of them at a time, and none before its time.
     pub(crate) fn run(
         &mut self,
         request: Request,
@@ -80,14 +93,25 @@ impl Client {
     ) -> Result<Run, BenchError> {
         let [from, to] = range;
         let (mut next, mut answered, mut repeated, mut reports) = (from, 0, 0, 0);
-        // Sessions whose answer has come, to know those that are missing.
-        let mut done = vec![false; (to - from) as usize];
+        let mut answers = Histogram::default();
         let mut oldest = from;
         let began = Instant::now();
         while answered < to - from {
+            let mut early = None;
             while next < to && next - from - answered < self.window {
+                let due = self.pace.map_or_else(|| began.elapsed(), |pace| pace * (next - from));
+                early = due.checked_sub(began.elapsed()).filter(|early| !early.is_zero());
+                if early.is_some() {
+                    break;
+                }
+                self.due[next as usize] = nanoseconds(due);
                 self.send(request, next)?;
                 next += 1;
+            }
+            if let Some(early) = early
+                && !self.is_readable_within(early)?
+            {
+                continue;
             }
             match self.socket.recv(&mut self.buffer) {
                 Ok(length) if self.buffer[..length].get(1) == Some(&REPORT_REQUEST) => {
@@ -99,18 +123,21 @@ impl Client {
                 }
                 Ok(length) => {
                     let session = self.answer(request, length)?;
-                    let place = session.checked_sub(from).map(|place| place as usize);
-                    let place = place.and_then(|place| done.get_mut(place));
                     // A second answer to what was sent twice is none.
-                    answered += u32::from(place.is_some_and(|done| !std::mem::replace(done, true)));
+                    let due = self.due.get_mut(session as usize).filter(|_| (from..next).contains(&session));
+                    if let Some(due) = due.filter(|due| **due != ANSWERED) {
+                        let due = std::mem::replace(due, ANSWERED);
+                        answers.record(nanoseconds(began.elapsed()).saturating_sub(due));
+                        answered += 1;
+                    }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     stopped(stop)?;
-                    while done.get((oldest - from) as usize) == Some(&true) {
+                    while oldest < next && self.due[oldest as usize] == ANSWERED {
                         oldest += 1;
                     }
                     for session in oldest..next {
-                        if !done[(session - from) as usize] {
+                        if self.due[session as usize] != ANSWERED {
                             self.send(request, session)?;
                             repeated += 1;
                         }
@@ -122,7 +149,17 @@ impl Client {
             }
         }
         stopped(stop)?;
-        Ok(Run { wall: began.elapsed(), repeated, reports })
+        Ok(Run { wall: began.elapsed(), answers, repeated, reports })
+    }
+
+    /// Waits for an answer, by a timer that is exact to microseconds.
+    fn is_readable_within(&self, time: Duration) -> Result<bool, BenchError> {
+        let limit = time.try_into().map_err(|_| BenchError::Control("a pace of years".to_owned()))?;
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&limit)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(std::io::Error::from(error).into()),
+        }
     }
 
     fn send(&mut self, request: Request, session: u32) -> Result<(), BenchError> {
@@ -206,6 +243,10 @@ impl Client {
     }
 }
 
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,7 +256,7 @@ mod tests {
     fn reports_are_answered_and_are_no_answers() {
         let node = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         node.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut client = Client::new(node.local_addr().unwrap(), Shape::Free5gc, 2, 1).unwrap();
+        let mut client = Client::new(node.local_addr().unwrap(), Shape::Free5gc, 2, (1, None)).unwrap();
         client.seids = vec![0xa0, 0xa1];
         let associate = client.requests.associate.clone();
         let at = associate.windows(4).position(|octets| *octets == [0, 96, 0, 4]).unwrap() + 4;
@@ -242,13 +283,13 @@ mod tests {
         });
         let run = client.run(Request::Modify, [1, 2], &AtomicBool::new(false)).unwrap();
         served.join().unwrap();
-        assert_eq!((run.reports, run.repeated), (1, 0));
+        assert_eq!((run.reports, run.repeated, run.answers.count()), (1, 0, 1));
     }
 
     #[test]
     fn a_report_of_no_session_ends_the_run() {
         let node = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut client = Client::new(node.local_addr().unwrap(), Shape::Plain, 2, 1).unwrap();
+        let mut client = Client::new(node.local_addr().unwrap(), Shape::Plain, 2, (1, None)).unwrap();
         let report = |cp_seid: u8| [0x21, 56, 0, 12, 0, 0, 0, 0, 0, 0, 0, cp_seid, 0, 0, 1, 0];
         for cp_seid in [0, 1, 3] {
             client.buffer[..16].copy_from_slice(&report(cp_seid));

@@ -34,6 +34,7 @@ use crate::BenchError;
 use crate::frames::Family;
 use crate::machine::{Machine, MachineState};
 use crate::memory::resident;
+use crate::result::Histogram;
 use crate::shape::Shape;
 
 /// Sessions whose packets are forwarded.
@@ -53,6 +54,8 @@ pub struct ControlPlan {
     pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
+    /// Requests a second at most; none to send each as soon as there is room in the window.
+    pub rate: Option<u32>,
     /// Workers that forward packets of other sessions meanwhile.
     pub workers: usize,
     /// What the sessions are to survive, and where the store is; nothing without.
@@ -61,7 +64,7 @@ pub struct ControlPlan {
 
 impl Default for ControlPlan {
     fn default() -> Self {
-        Self { sessions: 500_000, shape: Shape::Plain, window: 64, workers: 1, store: None }
+        Self { sessions: 500_000, shape: Shape::Plain, window: 64, rate: None, workers: 1, store: None }
     }
 }
 
@@ -76,6 +79,10 @@ pub struct PhaseResult {
     pub per_second: f64,
     /// CPU time of the control thread for one, in microseconds: what others do on its CPU is not in it.
     pub cpu_us: f64,
+    /// Half of the answers came within this time after their request was to be sent, in microseconds.
+    pub p50_us: f64,
+    /// And 99 of 100 within this.
+    pub p99_us: f64,
     /// Requests a second that one CPU can serve.
     pub per_cpu_second: f64,
     /// Requests that had no answer in time and were sent again.
@@ -110,6 +117,8 @@ pub struct ControlReport {
     pub shape: Shape,
     /// Requests under way at once.
     pub window: u32,
+    /// Requests a second that were to be sent.
+    pub rate: Option<u32>,
     /// CPUs of the control thread, and of the client; none where the kernel chose.
     pub cpus: Option<[usize; 2]>,
     /// Establishment, modification, deletion.
@@ -189,7 +198,7 @@ pub fn measure_control(
     let opened = folder.as_ref().map(StoreFolder::open).transpose()?;
     let server = Server::start(upf, cpus.map(|[first, _]| first), opened)?;
     let pinned = PinnedThread::to(cpus.map(|[_, second]| second));
-    let mut client = Client::new(server.address, plan.shape, all, plan.window)?;
+    let mut client = Client::new(server.address, plan.shape, all, (plan.window, plan.rate))?;
     client.associate()?;
     client.run(Request::Establish, [0, FORWARDED], stop)?;
     let traffic = Traffic::start(&node, (plan.shape, FORWARDED), &places)?;
@@ -221,6 +230,8 @@ pub fn measure_control(
             count: sessions,
             per_second: f64::from(sessions) / run.wall.as_secs_f64(),
             cpu_us,
+            p50_us: microseconds(&run.answers, 0.5),
+            p99_us: microseconds(&run.answers, 0.99),
             per_cpu_second: 1e6 / cpu_us,
             repeated: run.repeated,
             reports: run.reports,
@@ -238,6 +249,7 @@ pub fn measure_control(
         machine: Machine::describe(&before, Vec::new()),
         shape: plan.shape,
         window: plan.window,
+        rate: plan.rate,
         cpus,
         phases,
         memory,
@@ -250,6 +262,10 @@ pub fn measure_control(
             lost: 0,
         },
     })
+}
+
+fn microseconds(answers: &Histogram, share: f64) -> f64 {
+    answers.quantile(share).unwrap_or(0) as f64 / 1e3
 }
 
 /// How many rules the sessions of a shape have: the first of them, or of each kind.
@@ -314,18 +330,21 @@ impl fmt::Display for ControlReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "PFCP over UDP loopback, sessions of shape {}: {}; {} requests under way",
+            "PFCP over UDP loopback, sessions of shape {}: {}; {} requests under way at most{}",
             self.shape.name(),
             rules(self.shape),
-            self.window
+            self.window,
+            self.rate.map(|rate| format!(", {rate} a second")).unwrap_or_default()
         )?;
         writeln!(
             f,
-            "{:<14} {:>9} {:>12} {:>12} {:>14} {:>9} {:>9} {:>10}",
+            "{:<14} {:>9} {:>12} {:>12} {:>9} {:>9} {:>14} {:>9} {:>9} {:>10}",
             "request",
             "count",
             "per second",
             "CPU us each",
+            "p50 us",
+            "p99 us",
             "per CPU second",
             "repeated",
             "reports",
@@ -334,11 +353,13 @@ impl fmt::Display for ControlReport {
         for phase in &self.phases {
             writeln!(
                 f,
-                "{:<14} {:>9} {:>12.0} {:>12.2} {:>14.0} {:>9} {:>9} {:>10}",
+                "{:<14} {:>9} {:>12.0} {:>12.2} {:>9.0} {:>9.0} {:>14.0} {:>9} {:>9} {:>10}",
                 phase.request,
                 phase.count,
                 phase.per_second,
                 phase.cpu_us,
+                phase.p50_us,
+                phase.p99_us,
                 phase.per_cpu_second,
                 phase.repeated,
                 phase.reports,
@@ -407,7 +428,13 @@ mod tests {
     #[test]
     fn every_request_is_answered_and_no_packet_lost() {
         for shape in Shape::ALL {
-            let report = measured(&ControlPlan { sessions: 500, shape, window: 16, workers: 2, store: None });
+            let report = measured(&ControlPlan {
+                sessions: 500,
+                shape,
+                window: 16,
+                workers: 2,
+                ..ControlPlan::default()
+            });
             assert_eq!(report.phases.iter().map(|phase| phase.count).collect::<Vec<_>>(), [500; 3]);
             assert!(report.traffic.packets > 0);
             assert_eq!((report.memory.sessions, report.memory.goal), (500, None));
@@ -420,12 +447,28 @@ mod tests {
     fn all_sessions_are_there_again_after_a_start_from_the_store() {
         for durability in [Durability::Process, Durability::Disk] {
             let store = Some((durability, std::env::temp_dir()));
-            let report =
-                measured(&ControlPlan { sessions: 500, shape: Shape::Mixed, window: 16, workers: 2, store });
+            let report = measured(&ControlPlan {
+                sessions: 500,
+                shape: Shape::Mixed,
+                window: 16,
+                rate: None,
+                workers: 2,
+                store,
+            });
             let store = report.store.unwrap();
             assert_eq!(store.restarted, 500 + FORWARDED as usize);
             assert!(store.octets_per_session > 100.0 && report.to_string().contains("forwarded again"));
         }
+    }
+
+    #[test]
+    fn no_request_is_sent_before_its_time() {
+        let report = measured(&ControlPlan { sessions: 200, rate: Some(1000), ..ControlPlan::default() });
+        for phase in &report.phases {
+            assert!(phase.per_second <= 1001.0 / 0.995, "{phase:?}");
+            assert!(phase.p99_us >= phase.p50_us && phase.p50_us > 0.0, "{phase:?}");
+        }
+        assert!(report.to_string().contains(", 1000 a second"));
     }
 
     fn measured(plan: &ControlPlan) -> ControlReport {

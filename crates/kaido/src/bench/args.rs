@@ -212,6 +212,9 @@ pub(super) struct ControlArgs {
     /// Requests under way at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: u32,
+    /// Requests a second at most; the times of answers are from when a request was to be sent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: Option<u32>,
     /// Workers that forward meanwhile, on a CPU each if there are two more than workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
@@ -242,7 +245,8 @@ impl ControlArgs {
         };
         let store = durability.map(|durability| (durability, self.store.clone()));
         let workers = self.workers.into();
-        ControlPlan { sessions: self.sessions, shape: self.shape, window: self.window, workers, store }
+        let Self { sessions, shape, window, rate, .. } = *self;
+        ControlPlan { sessions, shape, window, rate, workers, store }
     }
 }
 
