@@ -1,0 +1,159 @@
+// What the parts of the GRE header remover tell each other. The codes are those of the register map, hdl/regs.toml.
+
+`default_nettype none
+
+package gre_pkg;
+    localparam int unsigned COUNT_W = 17;
+
+    // What became of a packet: index of its counter. The names of drops are those of kaido-gre.
+    typedef enum logic [4:0] {
+        PASSED          = 5'd0,
+        STRIPPED        = 5'd1,
+        IP_MALFORMED    = 5'd2,
+        IP_CHECKSUM     = 5'd3,
+        GRE_MALFORMED   = 5'd4,
+        GRE_VERSION     = 5'd5,
+        GRE_FLAGS       = 5'd6,
+        GRE_RULE        = 5'd7,
+        INNER_MALFORMED = 5'd8,
+        CONGESTION_MARK = 5'd9,
+        TOO_BIG         = 5'd10,
+        OUTER_FRAGMENT  = 5'd11,
+        // tuser of s_axis was set: the MAC saw a wrong frame check sequence. Software never sees such a frame.
+        FRAME_ERROR     = 5'd12,
+        // Left to the host, unchanged.
+        HOST_TAGS       = 5'd16, // more than two VLAN tags
+        HOST_EXTENSION  = 5'd17, // IPv6 extension headers that may end in GRE
+        HOST_DEEP       = 5'd18, // headers that end behind the window
+        HOST_FRAGMENT   = 5'd19, // a fragment of a tunnel packet
+        HOST_CHECKSUM   = 5'd20, // GRE with a checksum: it covers the payload
+        HOST_ROUTE      = 5'd21, // the rule forwards by route
+        HOST_PUNT       = 5'd22, // the rule, or the policy for what no rule is for or nobody can read, says host
+        HOST_OTHER      = 5'd23  // no tunnel packet, and the host may have a tunnel for it
+    } event_t;
+
+    typedef enum logic [1:0] {
+        VERDICT_PASS  = 2'd0,
+        VERDICT_DROP  = 2'd1,
+        VERDICT_STRIP = 2'd2,
+        VERDICT_HOST  = 2'd3
+    } verdict_t;
+
+    // What a rule does.
+    typedef struct packed {
+        logic     route;
+        logic     dscp_uniform;
+        logic     ttl_uniform;
+        verdict_t verdict;
+    } action_t;
+
+    typedef enum logic [1:0] {
+        KEY_ANY    = 2'd0,
+        KEY_ABSENT = 2'd1,
+        KEY_IS     = 2'd2
+    } key_match_t;
+
+    // What both families' rules have: as the register, bit 0 last.
+    typedef struct packed {
+        action_t    action;   // [10:6]
+        logic       ethernet; // [5]
+        logic       ipv6;     // [4]
+        logic       ipv4;     // [3]
+        key_match_t key;      // [2:1]
+        logic       valid;    // [0]
+    } condition_t;
+
+    typedef struct packed {
+        logic [31:0] source;
+        logic [31:0] source_mask;
+        logic [31:0] destination;
+        logic [31:0] destination_mask;
+        logic [31:0] key;
+        condition_t  condition;
+    } rule_v4_t;
+
+    typedef struct packed {
+        logic [127:0] source;
+        logic [127:0] source_mask;
+        logic [127:0] destination;
+        logic [127:0] destination_mask;
+        logic [31:0]  key;
+        condition_t   condition;
+    } rule_v6_t;
+
+    // What holds for all packets.
+    typedef struct packed {
+        logic [COUNT_W-1:0] length_max; // of a frame that leaves, in octets
+        logic               other_host; // what is no tunnel packet goes to the host
+        verdict_t           fragment;   // pass, drop or host
+        verdict_t           unreadable; // pass, drop or host
+        action_t            unmatched;
+    } policy_t;
+
+    // What gre_parse reads of a frame.
+    typedef struct packed {
+        logic [1:0]         tags;
+        logic               many_tags;
+        logic               extension;   // IPv6 whose extension headers may end in GRE
+        logic               tunnel;      // claims to be a tunnel packet
+        logic               is_v6;
+        logic               broken;      // the IP header, or the frame ends before it says
+        logic               wrong_sum;
+        logic               fragment;
+        logic               deep;        // the window ends before GRE
+        logic [127:0]       source;      // of IPv4 the low 32 bits
+        logic [127:0]       destination;
+        logic [7:0]         tos;
+        logic [7:0]         hops;
+        logic [COUNT_W-1:0] packet_end;  // where the IP packet ends in the frame
+        logic [COUNT_W-1:0] payload_len; // octets behind the IP header
+        logic [3:0]         ip_words;    // words of the IP header
+        logic [31:0]        gre;         // flags and protocol
+        logic [31:0]        key;
+        logic [15:0]        inner;       // the first two octets behind GRE
+    } fields_t;
+
+    // What changes in the packet that was in the tunnel.
+    typedef enum logic [1:0] {
+        CHANGE_NONE = 2'd0,
+        CHANGE_V4   = 2'd1,
+        CHANGE_V6   = 2'd2
+    } change_t;
+
+    // What gre_decide makes of it.
+    typedef struct packed {
+        verdict_t           verdict;
+        event_t             because;     // what is counted if nothing else turns out by the frame's end
+        logic               tunnel;      // the frame must reach packet_end
+        logic [COUNT_W-1:0] packet_end;
+        logic [COUNT_W-1:0] out_len;     // of what is stripped
+        logic [1:0]         tags;
+        logic [4:0]         outer_words; // words of IP and GRE headers
+        logic               ethernet;    // an Ethernet frame was in the tunnel
+        logic [15:0]        protocol;
+        change_t            change;
+        logic [7:0]         tos;         // new, of the inner packet
+        logic [15:0]        tos_delta;   // what the inner checksum gains by it (RFC 1624)
+        logic               ttl_uniform;
+        logic [7:0]         hops;
+        logic               matched;
+        logic [5:0]         rule;
+    } decision_t;
+
+    localparam logic [15:0] TYPE_IPV4 = 16'h0800;
+    localparam logic [15:0] TYPE_IPV6 = 16'h86dd;
+    localparam logic [15:0] TYPE_ETHERNET = 16'h6558;
+    localparam logic [7:0]  PROTOCOL_GRE = 8'd47;
+
+    // IEEE 802.1Q, 802.1ad, and what was used before it.
+    function automatic logic is_vlan(input logic [15:0] ethertype);
+        return ethertype == 16'h8100 || ethertype == 16'h88a8 || ethertype == 16'h9100;
+    endfunction
+
+    // Hop-by-hop, routing, fragment, authentication, destination options (RFC 8200 4).
+    function automatic logic is_extension(input logic [7:0] protocol);
+        return protocol == 8'd0 || protocol == 8'd43 || protocol == 8'd44 || protocol == 8'd51 || protocol == 8'd60;
+    endfunction
+endpackage
+
+`default_nettype wire
