@@ -49,6 +49,10 @@ module gre_decap
     output wire logic                host_axis_tvalid,
     input  wire logic                host_axis_tready,
 
+    // What became of each frame, in their order, when its last beat has gone.
+    output wire logic                event_valid,
+    output wire event_t              event_code,
+
     input  wire logic [11:0]         s_axil_awaddr,
     input  wire logic                s_axil_awvalid,
     output wire logic                s_axil_awready,
@@ -201,7 +205,17 @@ module gre_decap
     end
 
     // Octets from the beat in stage 0 on, without an inner Ethernet header.
-    wire logic [OCTETS*(WINDOW_BEATS+1)-1:0][7:0] ahead = data[WINDOW_BEATS:0];
+    // Behind its last beat stand those of another frame: of them no octet leaves.
+    wire logic [WINDOW_BEATS:0] is_same;
+    wire logic [OCTETS*(WINDOW_BEATS+1)-1:0][7:0] ahead;
+    for (genvar beat = 0; beat <= WINDOW_BEATS; beat++) begin : g_ahead
+        if (beat == 0) begin : g_head
+            assign is_same[beat] = 1'b1;
+        end else begin : g_behind
+            assign is_same[beat] = last[beat-1:0] == '0;
+        end
+        assign ahead[OCTETS*beat+:OCTETS] = is_same[beat] ? data[beat] : '0;
+    end
     wire logic [SPAN-1:0][7:0] based;
     for (genvar at = 0; at < SPAN; at++) begin : g_base
         assign based[at] = decision.ethernet ? ahead[at+ETHERNET] : ahead[at];
@@ -271,7 +285,7 @@ module gre_decap
     logic second; // the beat in stage 0 is the second of its frame
     always_ff @(posedge clk) begin
         if (head_taken) begin
-            second  <= first[0];
+            second  <= first[0] && !last[0];
             carried <= hops_delta;
         end
     end
@@ -303,10 +317,7 @@ module gre_decap
         end
     end
 
-    // Behind the last octet stand those of another frame: they leave with none.
-    for (genvar at = 0; at < OCTETS; at++) begin : g_out
-        assign m_axis_tdata[8*at+:8] = keep_out[at] ? changed[at] : 8'd0;
-    end
+    assign m_axis_tdata = changed;
     assign m_axis_tkeep = keep_out;
     assign m_axis_tlast = ends_out;
     assign m_axis_tuser = ends_out && ((end_known && end_error) || cut_short || too_long);
@@ -316,8 +327,8 @@ module gre_decap
     assign host_axis_tlast = last[0];
     assign host_axis_tuser = {last[0] && user[0], decision.because};
 
-    // What became of it is counted when its last beat is taken.
-    wire event_t outcome = hosts ? decision.because : user[0] ? FRAME_ERROR : cut_short ? IP_MALFORMED :
+    assign event_valid = head_taken && last[0];
+    assign event_code = hosts ? decision.because : user[0] ? FRAME_ERROR : cut_short ? IP_MALFORMED :
         too_long ? TOO_BIG : decision.because;
 
     gre_regs #(.DATA_W(DATA_W), .RULES_V4(RULES_V4), .RULES_V6(RULES_V6)) regs (
@@ -326,8 +337,7 @@ module gre_decap
         .s_axil_bresp, .s_axil_bvalid, .s_axil_bready, .s_axil_araddr, .s_axil_arvalid, .s_axil_arready,
         .s_axil_rdata, .s_axil_rresp, .s_axil_rvalid, .s_axil_rready,
         .policy, .rules_v4, .rules_v6, .ready(running),
-        .event_valid(head_taken && last[0]),
-        .event_code(outcome),
+        .event_valid, .event_code,
         .event_matched(decision.matched && !user[0] && !cut_short),
         .event_rule(decision.rule),
         .event_octets(count[0])

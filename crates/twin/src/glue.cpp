@@ -1,0 +1,110 @@
+// The verilated cores behind C functions: one call is one clock.
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "Gre256.h"
+#include "Gre256Deep.h"
+#include "Gre512.h"
+
+// As `Inputs` and `Outputs` in ffi.rs.
+struct Inputs {
+    std::uint8_t data[64];
+    std::uint64_t keep;
+    std::uint32_t awaddr, wdata, wstrb, araddr;
+    std::uint8_t reset, valid, last, user, out_ready, host_ready;
+    std::uint8_t awvalid, wvalid, bready, arvalid, rready;
+};
+
+struct Outputs {
+    std::uint8_t out_data[64], host_data[64];
+    std::uint64_t out_keep, host_keep;
+    std::uint32_t rdata;
+    std::uint8_t ready, out_valid, out_last, out_user, host_valid, host_last, host_user;
+    std::uint8_t awready, wready, bresp, bvalid, arready, rresp, rvalid;
+    std::uint8_t event_valid, event_code;
+};
+
+namespace {
+
+struct Core {
+    virtual ~Core() = default;
+    virtual void clock(const Inputs &in, Outputs &out) = 0;
+};
+
+template <typename Model>
+struct Simulated : Core {
+    VerilatedContext context;
+    Model model{&context};
+
+    ~Simulated() override { model.final(); }
+
+    void clock(const Inputs &in, Outputs &out) override {
+        Model &m = model;
+        std::memcpy(&m.s_axis_tdata, in.data, sizeof m.s_axis_tdata);
+        m.s_axis_tkeep = static_cast<decltype(+m.s_axis_tkeep)>(in.keep);
+        m.s_axis_tvalid = in.valid;
+        m.s_axis_tlast = in.last;
+        m.s_axis_tuser = in.user;
+        m.m_axis_tready = in.out_ready;
+        m.host_axis_tready = in.host_ready;
+        m.s_axil_awaddr = in.awaddr;
+        m.s_axil_awvalid = in.awvalid;
+        m.s_axil_wdata = in.wdata;
+        m.s_axil_wstrb = in.wstrb;
+        m.s_axil_wvalid = in.wvalid;
+        m.s_axil_bready = in.bready;
+        m.s_axil_araddr = in.araddr;
+        m.s_axil_arvalid = in.arvalid;
+        m.s_axil_rready = in.rready;
+        m.rst = in.reset;
+        m.clk = 0;
+        m.eval();
+        std::memcpy(out.out_data, &m.m_axis_tdata, sizeof m.m_axis_tdata);
+        std::memcpy(out.host_data, &m.host_axis_tdata, sizeof m.host_axis_tdata);
+        out.out_keep = m.m_axis_tkeep;
+        out.host_keep = m.host_axis_tkeep;
+        out.ready = m.s_axis_tready;
+        out.out_valid = m.m_axis_tvalid;
+        out.out_last = m.m_axis_tlast;
+        out.out_user = m.m_axis_tuser;
+        out.host_valid = m.host_axis_tvalid;
+        out.host_last = m.host_axis_tlast;
+        out.host_user = m.host_axis_tuser;
+        out.awready = m.s_axil_awready;
+        out.wready = m.s_axil_wready;
+        out.bresp = m.s_axil_bresp;
+        out.bvalid = m.s_axil_bvalid;
+        out.arready = m.s_axil_arready;
+        out.rdata = m.s_axil_rdata;
+        out.rresp = m.s_axil_rresp;
+        out.rvalid = m.s_axil_rvalid;
+        out.event_valid = m.event_valid;
+        out.event_code = m.event_code;
+        m.clk = 1;
+        m.eval();
+    }
+};
+
+} // namespace
+
+extern "C" {
+
+// Null if there is no such core.
+Core *kaido_twin_new(std::uint32_t which) {
+    switch (which) {
+    case 0: return new Simulated<Gre256>;
+    case 1: return new Simulated<Gre512>;
+    case 2: return new Simulated<Gre256Deep>;
+    default: return nullptr;
+    }
+}
+
+void kaido_twin_free(Core *core) { delete core; }
+
+void kaido_twin_clock(Core *core, const Inputs *in, Outputs *out) { core->clock(*in, *out); }
+}
+
+// What verilated.cpp asks the program for.
+double sc_time_stamp() { return 0; }

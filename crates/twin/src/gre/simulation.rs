@@ -1,0 +1,315 @@
+//! The core under simulation: its streams driven and watched, its registers written.
+
+use std::collections::VecDeque;
+
+use kaido_engine::PortId;
+use kaido_gre::{RuleTotals, Settings};
+
+use super::{Disposition, Event, Outcome, Size, Timing, TwinError};
+use crate::Pressure;
+use crate::ffi::{BUS_MAX, Inputs, Model, Outputs};
+use crate::registers::{BusError, Image, Unfit, address};
+
+/// Clocks without any beat after which a run is given up; counters are cleared in far less.
+const STUCK_CLOCKS: u64 = 2000;
+/// Clocks in which an access to a register is answered.
+const BUS_CLOCKS: usize = 64;
+const OKAY: u8 = 0;
+
+/// The GRE header remover as a core.
+#[derive(Debug)]
+pub struct GreCore {
+    model: Model,
+    size: Size,
+    /// Which rule each of its slots has.
+    slots: Vec<Option<usize>>,
+}
+
+impl GreCore {
+    /// A core of a size, after reset: without rules everything passes.
+    ///
+    /// # Errors
+    /// The crate was built without verilator.
+    pub fn new(size: Size) -> Result<Self, TwinError> {
+        let model = Model::new(size as u32).ok_or(TwinError::NoCore)?;
+        let mut core = Self { model, size, slots: Vec::new() };
+        core.reset();
+        Ok(core)
+    }
+
+    /// Reset for some clocks. Frames in the core are lost, rules and counters are cleared.
+    pub fn reset(&mut self) {
+        for _ in 0..3 {
+            self.model.clock(&Inputs { reset: true, ..Inputs::IDLE });
+        }
+        self.slots.clear();
+    }
+
+    /// Has the core do what `settings` say of frames that come in by `port`.
+    ///
+    /// # Errors
+    /// It has no room for them, or refuses a write.
+    pub fn configure(&mut self, settings: &Settings, port: PortId) -> Result<(), Unfit> {
+        let image = Image::of(settings, port)?;
+        for (address, value) in image.writes {
+            self.write(address, value)?;
+        }
+        self.slots = image.slots;
+        Ok(())
+    }
+
+    /// Writes a register.
+    ///
+    /// # Errors
+    /// The core refuses, or does not answer.
+    pub fn write(&mut self, address: u32, value: u32) -> Result<(), BusError> {
+        let mut inputs =
+            Inputs { awaddr: address, wdata: value, awvalid: true, wvalid: true, ..Inputs::IDLE };
+        for _ in 0..BUS_CLOCKS {
+            let shown = self.model.clock(&inputs);
+            inputs.awvalid &= shown.awready == 0;
+            inputs.wvalid &= shown.wready == 0;
+            if shown.bvalid != 0 {
+                return if shown.bresp == OKAY { Ok(()) } else { Err(BusError::Refused(address)) };
+            }
+        }
+        Err(BusError::NoAnswer(address))
+    }
+
+    /// Reads a register.
+    ///
+    /// # Errors
+    /// The core refuses, or does not answer.
+    pub fn read(&mut self, address: u32) -> Result<u32, BusError> {
+        let mut inputs = Inputs { araddr: address, arvalid: true, ..Inputs::IDLE };
+        for _ in 0..BUS_CLOCKS {
+            let shown = self.model.clock(&inputs);
+            inputs.arvalid &= shown.arready == 0;
+            if shown.rvalid != 0 {
+                return if shown.rresp == OKAY { Ok(shown.rdata) } else { Err(BusError::Refused(address)) };
+            }
+        }
+        Err(BusError::NoAnswer(address))
+    }
+
+    /// How often something became of a frame, since reset.
+    ///
+    /// # Errors
+    /// The bus.
+    pub fn counter(&mut self, event: Event) -> Result<u32, BusError> {
+        self.read(address::EVENTS + 4 * event as u32)
+    }
+
+    /// What each of so many rules has done since reset.
+    ///
+    /// # Errors
+    /// The bus.
+    pub fn rule_totals(&mut self, rules: usize) -> Result<Vec<RuleTotals>, BusError> {
+        let mut totals = vec![RuleTotals::default(); rules];
+        for (slot, rule) in (0..).zip(self.slots.clone()) {
+            let Some(total) = rule.and_then(|rule| totals.get_mut(rule)) else { continue };
+            let base = address::RULE_COUNTERS + slot * address::RULE_COUNTERS_LEN;
+            total.packets += u64::from(self.read(base)?);
+            total.octets += u64::from(self.read(base + 4)?) | u64::from(self.read(base + 8)?) << 32;
+        }
+        Ok(totals)
+    }
+
+    /// Passes frames, back to back as far as `pressure` lets them, and says what became of each, in their order.
+    ///
+    /// # Errors
+    /// The core is stuck, breaks a rule of the bus or contradicts itself.
+    pub fn run(
+        &mut self,
+        frames: &[Vec<u8>],
+        mut pressure: Pressure,
+    ) -> Result<(Vec<Outcome>, Timing), TwinError> {
+        if frames.iter().any(Vec::is_empty) {
+            return Err(TwinError::Empty);
+        }
+        let beat_len = self.size.octets();
+        let mut run = Run::default();
+        let mut beats =
+            frames.iter().flat_map(|frame| frame.chunks(beat_len).zip(last_of(frame.len(), beat_len)));
+        let (mut at, mut frame_starts) = (beats.next(), true);
+        let mut offered = false;
+        let (mut clock, mut moved, mut began) = (0, 0, None);
+        while run.events.len() < frames.len() {
+            if clock - moved > STUCK_CLOCKS {
+                return Err(TwinError::Stuck(run.events.len(), frames.len()));
+            }
+            let (offers, out_ready, host_ready) = pressure.clock();
+            // What was offered stays until it is taken.
+            offered = at.is_some() && (offered || offers);
+            let mut inputs = Inputs { valid: offered, out_ready, host_ready, ..Inputs::IDLE };
+            if let (true, Some((octets, last))) = (offered, at) {
+                inputs.data[..octets.len()].copy_from_slice(octets);
+                inputs.keep = u64::MAX >> (64 - octets.len());
+                inputs.last = last;
+            }
+            let shown = self.model.clock(&inputs);
+            run.watch(clock, &inputs, &shown)?;
+            if offered && shown.ready != 0 {
+                began.get_or_insert(clock);
+                if frame_starts {
+                    run.came.push(clock);
+                }
+                frame_starts = inputs.last;
+                run.timing.beats_in += 1;
+                (at, offered, moved) = (beats.next(), false, clock);
+            } else {
+                run.timing.waited += u64::from(offered);
+            }
+            if shown.event_valid != 0 || shown.out_valid != 0 || shown.host_valid != 0 {
+                moved = clock;
+            }
+            clock += 1;
+        }
+        run.timing.clocks = clock - began.unwrap_or(0);
+        // Nothing comes behind the last event.
+        for _ in 0..8 {
+            let shown = self.model.clock(&Inputs::IDLE);
+            if shown.out_valid != 0 || shown.host_valid != 0 || shown.event_valid != 0 {
+                return Err(TwinError::Contradiction("a beat behind the last frame".to_owned()));
+            }
+        }
+        run.outcomes()
+    }
+}
+
+/// For each beat of a frame, whether it is the last.
+fn last_of(frame_len: usize, beat_len: usize) -> impl Iterator<Item = bool> {
+    let beats = frame_len.div_ceil(beat_len);
+    (1..=beats).map(move |beat| beat == beats)
+}
+
+/// A frame that left.
+#[derive(Debug)]
+struct Left {
+    octets: Vec<u8>,
+    /// tuser of its last beat.
+    user: u8,
+    /// The clock of its first beat.
+    clock: u64,
+}
+
+/// A stream that leaves the core.
+#[derive(Debug, Default)]
+struct Taker {
+    frames: VecDeque<Left>,
+    octets: Vec<u8>,
+    began: Option<u64>,
+    /// The beat that was shown and not taken.
+    waits: Option<Beat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Beat {
+    data: [u8; BUS_MAX],
+    keep: u64,
+    last: bool,
+    user: u8,
+}
+
+impl Taker {
+    /// A clock in which `beat` is shown or nothing is.
+    fn watch(&mut self, clock: u64, beat: Option<Beat>, ready: bool) -> Result<(), &'static str> {
+        if let Some(waited) = self.waits
+            && beat != Some(waited)
+        {
+            return Err("a beat that was not taken has changed");
+        }
+        self.waits = beat.filter(|_| !ready);
+        let Some(beat) = beat.filter(|_| ready) else { return Ok(()) };
+        if beat.keep == 0 || beat.keep & beat.keep.wrapping_add(1) != 0 {
+            return Err("tkeep is not contiguous");
+        }
+        self.began.get_or_insert(clock);
+        self.octets.extend(&beat.data[..beat.keep.count_ones() as usize]);
+        if beat.last {
+            let clock = self.began.take().unwrap_or(clock);
+            self.frames.push_back(Left { octets: std::mem::take(&mut self.octets), user: beat.user, clock });
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    out: Taker,
+    host: Taker,
+    events: Vec<u8>,
+    /// Clocks in which frames began.
+    came: Vec<u64>,
+    timing: Timing,
+}
+
+impl Run {
+    fn watch(&mut self, clock: u64, inputs: &Inputs, shown: &Outputs) -> Result<(), TwinError> {
+        let out = Beat {
+            data: shown.out_data,
+            keep: shown.out_keep,
+            last: shown.out_last != 0,
+            user: shown.out_user,
+        };
+        let host = Beat {
+            data: shown.host_data,
+            keep: shown.host_keep,
+            last: shown.host_last != 0,
+            user: shown.host_user,
+        };
+        let watched = [
+            ("m_axis", self.out.watch(clock, (shown.out_valid != 0).then_some(out), inputs.out_ready)),
+            ("host_axis", self.host.watch(clock, (shown.host_valid != 0).then_some(host), inputs.host_ready)),
+        ];
+        if shown.event_valid != 0 {
+            self.events.push(shown.event_code);
+        }
+        match watched.into_iter().find_map(|(name, result)| Some((name, result.err()?))) {
+            Some((name, fault)) => Err(TwinError::Protocol(name, fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives each frame what left of it.
+    fn outcomes(mut self) -> Result<(Vec<Outcome>, Timing), TwinError> {
+        // Whose last beat is marked is dropped by who takes it.
+        self.out.frames.retain(|frame| frame.user == 0);
+        let mut outcomes = Vec::new();
+        for (code, came) in std::mem::take(&mut self.events).into_iter().zip(&self.came) {
+            let event = Event::of(code)
+                .ok_or_else(|| TwinError::Contradiction(format!("there is no event {code}")))?;
+            let left = match () {
+                () if event.is_drop() => None,
+                () if event.is_host() => Some(&mut self.host),
+                () => Some(&mut self.out),
+            };
+            let left = match left.map(|taker| taker.frames.pop_front()) {
+                Some(None) => {
+                    let text = format!("{} was counted of a frame that did not leave", event.name());
+                    return Err(TwinError::Contradiction(text));
+                }
+                left => left.flatten(),
+            };
+            if let Some(frame) = &left {
+                self.timing.latencies.push(frame.clock - came);
+            }
+            let disposition = match left {
+                None => Disposition::Dropped,
+                Some(frame) if event.is_host() && frame.user == code => Disposition::Host(frame.octets),
+                Some(frame) if event.is_host() => {
+                    let text = format!("the host was told {} of what was {}", frame.user, event.name());
+                    return Err(TwinError::Contradiction(text));
+                }
+                Some(frame) => Disposition::Out(frame.octets),
+            };
+            outcomes.push(Outcome { event, disposition });
+        }
+        let rest = self.out.frames.len() + self.host.frames.len();
+        let open = self.out.octets.len() + self.host.octets.len();
+        if rest + open > 0 {
+            return Err(TwinError::Contradiction(format!("{rest} frames and {open} octets more have left")));
+        }
+        Ok((outcomes, self.timing))
+    }
+}

@@ -1,0 +1,28 @@
+//! The integration tests of this crate in one binary, a module each, so that it is linked once.
+
+#[path = "../../../gre/tests/it/vector/mod.rs"]
+mod vector;
+
+mod gre_random;
+mod gre_timing;
+mod gre_vectors;
+mod random;
+mod software;
+
+use std::io::Write;
+
+use kaido_twin::{GreCore, Size, TwinError};
+
+/// A core; without verilator `None`, and the test is said to be skipped.
+fn core(test: &str, size: Size) -> Option<GreCore> {
+    match GreCore::new(size) {
+        Ok(core) => Some(core),
+        Err(TwinError::NoCore) => {
+            // Not println: the test harness would keep it to itself.
+            let mut out = std::io::stdout();
+            let _ = writeln!(out, "SKIPPED {test}: verilator was not there when it was built");
+            None
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
