@@ -1,6 +1,6 @@
 # Thin targets; the work is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel package image release demo test test-all fuzz simulate soak bench bench-micro dependencies mutants lint doc book reference arrows clean
+.PHONY: help setup build wheel package image release demo test test-all fuzz simulate soak bench bench-micro dependencies mutants hdl-soak hdl-report hdl-mutants lint doc book reference arrows clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z\/.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,15 @@ dependencies: setup ## Check licences, versions and use of what is built in
 
 mutants: setup ## Change the code, one thing at a time, and list what no test notices: hours
 	@scripts/mutants
+
+hdl-soak: ## Two million random frames through the hardware cores
+	@scripts/hdl soak
+
+hdl-report: ## What the hardware cores take on two FPGA families, and how fast
+	@scripts/hdl report
+
+hdl-mutants: ## Put faults into the hardware cores and list which bench notices
+	@scripts/hdl mutants
 
 lint: setup ## Check formatting and lints
 	@scripts/cargo fmt --all --check

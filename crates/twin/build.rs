@@ -26,6 +26,7 @@ const SOURCES: [&str; 7] = [
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(cores)");
     println!("cargo::rerun-if-env-changed=KAIDO_HDL_RTL");
+    println!("cargo::rerun-if-env-changed=KAIDO_TWIN_MODELS");
     println!("cargo::rerun-if-changed=src/glue.cpp");
     // Mutants of the cores are built from another folder.
     let rtl = env::var_os("KAIDO_HDL_RTL")
@@ -40,12 +41,17 @@ fn main() {
     build
         .cpp(true)
         .std("c++17")
-        .opt_level(2)
         .warnings(false)
         .include(root.join("include"))
         .include(root.join("include/vltstd"))
         .define("VL_TIME_CONTEXT", None);
-    for (name, parameters) in MODELS {
+    // Mutants are built in one size, and often.
+    let wanted = env::var("KAIDO_TWIN_MODELS").ok();
+    let is_wanted =
+        |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == name));
+    build.opt_level(if wanted.is_some() { 1 } else { 2 });
+    for (name, parameters) in MODELS.into_iter().filter(|(name, _)| is_wanted(name)) {
+        build.define(&format!("MODEL_{name}"), None);
         let folder = out.join(name);
         verilate(name, parameters, &rtl, &folder);
         build.include(&folder).files(sources_in(&folder));

@@ -115,14 +115,14 @@ fn random_frames_come_out_as_of_the_software() {
     let mut seen = BTreeMap::new();
     let runs = frames.div_ceil(RUN as u64 * Size::ALL.len() as u64);
     for size in Size::ALL {
-        let Some(mut core) = crate::core("random_frames_come_out_as_of_the_software", size) else { return };
+        let Some(mut core) = crate::core("random_frames_come_out_as_of_the_software", size) else { continue };
         (first..first + runs).for_each(|seed| run(&mut core, size, seed, &mut seen));
     }
     println!("{frames} frames: {seen:?}");
     // All that there is has come, but what only a MAC or a host with tunnels brings.
     let missing: Vec<_> =
         Event::ALL.iter().map(|event| event.name()).filter(|name| !seen.contains_key(name)).collect();
-    if frames >= 30_000 {
+    if !seen.is_empty() && frames >= 30_000 {
         assert_eq!(missing, ["frame_error", "host_other"]);
     }
 }

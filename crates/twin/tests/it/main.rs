@@ -20,7 +20,10 @@ fn core(test: &str, size: Size) -> Option<GreCore> {
         Err(TwinError::NoCore) => {
             // Not println: the test harness would keep it to itself.
             let mut out = std::io::stdout();
-            let _ = writeln!(out, "SKIPPED {test}: verilator was not there when it was built");
+            let _ = writeln!(
+                out,
+                "SKIPPED {test} of {size:?}: the core was not built: without verilator, or by KAIDO_TWIN_MODELS"
+            );
             None
         }
         Err(other) => panic!("{other}"),

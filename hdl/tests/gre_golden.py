@@ -1,0 +1,164 @@
+"""A golden model of GRE header removal, of scapy and RFCs 791, 2784, 2890, 6040 and 8200, and of nothing of Kaido.
+
+It builds a packet twice: as it is in the tunnel, and as it must be when it has left it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from scapy.config import conf
+from scapy.layers.inet import IP, UDP, IPOption
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import GRE, Dot1Q, Ether
+from scapy.packet import Packet, Raw
+
+conf.checkIPaddr = False
+
+# Outer sources, and what the rules for them do.
+PIPE, UNIFORM, KEYED, DROPPED, NONE = "pipe", "uniform", "keyed", "dropped", "none"
+SOURCE_V4 = {PIPE: "192.0.2.0", UNIFORM: "198.51.100.0", KEYED: "198.18.0.0", DROPPED: "203.0.113.0", NONE: "10.0.0.0"}
+SOURCE_V6 = {PIPE: "2001:db8:1::", UNIFORM: "2001:db8:2::", KEYED: "2001:db8:3::", DROPPED: "2001:db8:4::", NONE: "fd00::"}
+KEY = 0x0102_0304
+
+# RFC 6040 figure 4: [inner][outer]; None is to be dropped.
+ECN = [[0, 0, 0, None], [1, 1, 1, 3], [2, 1, 2, 3], [3, 3, 3, 3]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A frame, what must leave of it, and what must be counted."""
+
+    frame: bytes
+    event: str
+    out: bytes | None = None
+
+
+def _link(rng: random.Random, tags: int) -> Packet:
+    link: Packet = Ether(src=rng.randbytes(6).hex(":"), dst=rng.randbytes(6).hex(":"))
+    for _ in range(tags):
+        link = link / Dot1Q(vlan=rng.randrange(4096), prio=rng.randrange(8))
+    return link
+
+
+def _inner(rng: random.Random, is_v6: bool, hops: int, tos: int, data: bytes) -> Packet:
+    payload = UDP(sport=rng.randrange(65536), dport=9) / Raw(data)
+    if is_v6:
+        return IPv6(src="fd00:1::1", dst="fd00:1::2", hlim=hops, tc=tos, fl=rng.randrange(1 << 20)) / payload
+    options = [IPOption(b"\x07\x07\x04\x00\x00\x00\x00")] if rng.random() < 0.2 else []
+    return IP(src="10.1.0.1", dst="10.2.0.2", ttl=hops, tos=tos, id=rng.randrange(65536), options=options) / payload
+
+
+def _outer(rng: random.Random, is_v6: bool, rule: str, hops: int, tos: int, options: int) -> Packet:
+    if is_v6:
+        return IPv6(src=f"{SOURCE_V6[rule]}{rng.randrange(1, 9999)}", dst="2001:db8:ffff::1", hlim=hops, tc=tos, nh=47)
+    source = SOURCE_V4[rule].rsplit(".", 1)[0] + f".{rng.randrange(1, 127)}"
+    padding = [IPOption(b"\x01")] * (4 * options)
+    return IP(src=source, dst="203.0.113.200", ttl=hops, tos=tos, id=rng.randrange(65536), options=padding, proto=47)
+
+
+def tunnelled(rng: random.Random, window: int) -> Case:
+    """A packet in GRE."""
+    tags, outer_v6, rule = rng.choice([0, 0, 0, 1, 2]), rng.random() < 0.3, rng.choice([PIPE, UNIFORM, KEYED, DROPPED, NONE])
+    options = rng.choice([0, 0, 0, 1, 3]) if not outer_v6 else 0
+    key = KEY if rng.random() < (0.8 if rule == KEYED else 0.3) else None
+    sequence = rng.randrange(1 << 32) if rng.random() < 0.2 else None
+    is_ethernet = rng.random() < 0.2
+    inner_v6 = rng.random() < 0.4
+    inner_hops, outer_hops = rng.randrange(256), rng.randrange(256)
+    inner_tos, outer_tos = rng.randrange(256), rng.randrange(256)
+    data = rng.randbytes(rng.choice([0, 1, 10, 26, 27, 64, 100, 500, 1400, rng.randrange(200)]))
+    state = rng.getstate()
+    packet = _inner(rng, inner_v6, inner_hops, inner_tos, data)
+    link, outer = _link(rng, tags), _outer(rng, outer_v6, rule, outer_hops, outer_tos, options)
+    gre = GRE(key_present=int(key is not None), seqnum_present=int(sequence is not None))
+    if key is not None:
+        gre.key = key
+    if sequence is not None:
+        gre.sequence_number = sequence
+    body: Packet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / packet if is_ethernet else packet
+    gre.proto = 0x6558 if is_ethernet else 0x86DD if inner_v6 else 0x0800
+    frame = bytes(link / outer / gre / body)
+    padding = rng.randbytes(rng.choice([0, 0, 0, 4, 18, 40]))
+
+    headers = 14 + 4 * tags + (40 if outer_v6 else 20 + 4 * options) + 4 + 4 * (key is not None) + 4 * (sequence is not None)
+    if headers + 2 > window:
+        return Case(frame + padding, "host_deep", frame + padding)
+    if rule == NONE or (rule == KEYED and key is None):
+        return Case(frame + padding, "passed", frame + padding)
+    if rule == DROPPED:
+        return Case(frame + padding, "gre_rule")
+    if is_ethernet:
+        # The inner frame, with the outer tags behind its addresses.
+        inner, outside = bytes(body), bytes(link / Raw())
+        return Case(frame + padding, "stripped", inner[:12] + outside[12 : 12 + 4 * tags] + inner[12:])
+    marks = ECN[inner_tos & 3][outer_tos & 3]
+    if marks is None:
+        return Case(frame + padding, "congestion_mark")
+    uniform = rule == UNIFORM
+    tos = ((outer_tos if uniform else inner_tos) & 0xFC) | marks
+    hops = min(inner_hops, outer_hops) if uniform else inner_hops
+    after = rng.getstate()
+    rng.setstate(state)
+    left = _inner(rng, inner_v6, hops, tos, data)
+    rng.setstate(after)
+    return Case(frame + padding, "stripped", bytes(link / left))
+
+
+def other(rng: random.Random, _window: int) -> Case:
+    """What is no tunnel packet."""
+    link = _link(rng, rng.choice([0, 0, 1, 2]))
+    packet = _inner(rng, rng.random() < 0.4, rng.randrange(256), rng.randrange(256), rng.randbytes(rng.randrange(200)))
+    frame = bytes(link / packet) if rng.random() < 0.8 else rng.randbytes(12) + b"\x08\x06" + rng.randbytes(rng.randrange(60))
+    return Case(frame, "passed", frame)
+
+
+def malformed(rng: random.Random, _window: int) -> Case:
+    """One fault."""
+    link, outer = _link(rng, rng.choice([0, 1])), _outer(rng, False, PIPE, 64, 0, 0)
+    inner = _inner(rng, False, 64, 0, rng.randbytes(rng.choice([10, 40, 300])))
+    whole = bytes(link / outer / GRE(proto=0x0800) / inner)
+    at = len(bytes(link))
+    kind = rng.randrange(9)
+    if kind == 0:  # A bit of the header, where it is not the version, the protocol or a length.
+        broken = bytearray(whole)
+        broken[at + rng.choice([1, 4, 5, 8, 10, 11, 12, 16, 19])] ^= 1 << rng.randrange(8)
+        return Case(bytes(broken), "ip_checksum")
+    if kind == 1:  # Cut off: in the headers, and behind what has left when it is noticed.
+        return Case(whole[: rng.randrange(at + 20, len(whole))], "ip_malformed")
+    if kind == 2:
+        return Case(bytes(link / outer / Raw(b"\x00\x01\x88\x0b" + bytes(20))), "gre_version")
+    if kind == 3:
+        return Case(bytes(link / outer / Raw(rng.choice([b"\x40", b"\x08", b"\x04"]) + b"\x00\x08\x00" + bytes(20))), "gre_flags")
+    if kind == 4:
+        cut = rng.choice([b"", b"\x00", b"\x00\x00\x08", b"\x20\x00\x08\x00", b"\x30\x00\x08\x00\x00\x00\x00\x00"])
+        return Case(bytes(link / outer / Raw(cut)) + bytes(rng.choice([0, 30])), "gre_malformed")
+    if kind == 5:
+        return Case(bytes(link / outer / GRE(proto=0x86DD) / inner), "inner_malformed")
+    if kind == 6:
+        short = rng.randrange(20)
+        return Case(bytes(link / outer / GRE(proto=0x0800) / Raw(bytes(inner)[:short])) + bytes(40), "inner_malformed")
+    if kind == 7:
+        outer.ihl = 4
+        outer.chksum = 0
+        return Case(bytes(link / outer / GRE(proto=0x0800) / inner), "ip_malformed")
+    outer.flags, outer.frag = rng.choice([(1, 0), (0, 185), (1, 3)])
+    frame = bytes(link / outer / GRE(proto=0x0800) / inner)
+    return Case(frame, "host_fragment", frame)
+
+
+def handed(rng: random.Random, _window: int) -> Case:
+    """What the host must do."""
+    outer, inner = _outer(rng, False, PIPE, 64, 0, 0), _inner(rng, False, 64, 0, b"payload")
+    if rng.random() < 0.5:
+        frame = bytes(_link(rng, 0) / outer / GRE(proto=0x0800, chksum_present=1) / inner)
+        return Case(frame, "host_checksum", frame)
+    frame = bytes(_link(rng, rng.choice([3, 4])) / inner)
+    return Case(frame, "host_tags", frame)
+
+
+def case(rng: random.Random, window: int) -> Case:
+    """Any of them."""
+    kinds = [tunnelled] * 6 + [other] * 2 + [malformed] * 3 + [handed]
+    return rng.choice(kinds)(rng, window)

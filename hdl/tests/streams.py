@@ -1,0 +1,205 @@
+"""The streams and registers of a core, driven and watched a clock at a time.
+
+Inputs change behind the rising edge. Outputs are read at the falling edge, when they have settled: what is valid and ready there is
+taken at the next rising edge.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from cocotb.triggers import FallingEdge, RisingEdge
+
+
+class ProtocolError(AssertionError):
+    """A stream broke a rule of AXI4-Stream."""
+
+
+@dataclass
+class Taker:
+    """A stream that leaves the core."""
+
+    dut: Any
+    prefix: str
+    waits: float = 0.0
+    frames: list[tuple[bytes, int]] = field(default_factory=list)
+    octets: bytes = b""
+    shown: tuple[int, ...] | None = None
+
+    def _read(self, name: str) -> int:
+        return int(getattr(self.dut, f"{self.prefix}_{name}").value)
+
+    def drive(self, rng: random.Random) -> None:
+        getattr(self.dut, f"{self.prefix}_tready").value = int(rng.random() >= self.waits)
+
+    def watch(self) -> None:
+        valid, ready = self._read("tvalid"), self._read("tready")
+        beat = tuple(self._read(name) for name in ("tdata", "tkeep", "tlast", "tuser")) if valid else None
+        if self.shown is not None and beat != self.shown:
+            raise ProtocolError(f"{self.prefix}: a beat that was not taken has changed")
+        self.shown = beat if valid and not ready else None
+        if beat is None or not ready:
+            return
+        data, keep, last, user = beat
+        count = keep.bit_count()
+        if keep == 0 or keep & (keep + 1):
+            raise ProtocolError(f"{self.prefix}: tkeep {keep:#x}")
+        width = len(getattr(self.dut, f"{self.prefix}_tkeep"))
+        if not last and count != width:
+            raise ProtocolError(f"{self.prefix}: a beat in the middle is not full")
+        self.octets += data.to_bytes(width, "little")[:count]
+        if last:
+            self.frames.append((self.octets, user))
+            self.octets = b""
+
+    def clear(self) -> None:
+        """Reset has ended what there was."""
+        self.octets, self.shown = b"", None
+        self.frames.clear()
+
+
+@dataclass
+class Bench:
+    """A core with one stream in, and its events."""
+
+    dut: Any
+    rng: random.Random
+    gaps: float = 0.0
+    takers: list[Taker] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+
+    async def reset(self) -> None:
+        dut = self.dut
+        dut.rst.value = 1
+        dut.s_axis_tvalid.value = 0
+        for name in ("awvalid", "wvalid", "arvalid"):
+            getattr(dut, f"s_axil_{name}").value = 0
+        dut.s_axil_bready.value = 1
+        dut.s_axil_rready.value = 1
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        dut.rst.value = 0
+        self.events.clear()
+        for taker in self.takers:
+            taker.clear()
+
+    async def clock(self) -> None:
+        """One clock in which what the inputs are now is offered."""
+        for taker in self.takers:
+            taker.drive(self.rng)
+        await FallingEdge(self.dut.clk)
+        for taker in self.takers:
+            taker.watch()
+        if int(self.dut.event_valid.value):
+            self.events.append(int(self.dut.event_code.value))
+
+    async def send(self, frame: bytes, error: bool = False, beats: int | None = None) -> None:
+        """Sends a frame, or its first `beats`."""
+        dut, width = self.dut, len(self.dut.s_axis_tkeep)
+        for number, at in enumerate(range(0, len(frame), width)):
+            if beats is not None and number == beats:
+                return
+            part = frame[at : at + width]
+            while self.rng.random() < self.gaps:
+                dut.s_axis_tvalid.value = 0
+                await self.clock()
+                await RisingEdge(dut.clk)
+            last = at + width >= len(frame)
+            # Octets that are not kept may be anything.
+            filled = part + self.rng.randbytes(width - len(part))
+            dut.s_axis_tdata.value = int.from_bytes(filled, "little")
+            dut.s_axis_tkeep.value = (1 << len(part)) - 1
+            dut.s_axis_tlast.value = int(last)
+            dut.s_axis_tuser.value = int(error and last)
+            dut.s_axis_tvalid.value = 1
+            while True:
+                await self.clock()
+                taken = int(dut.s_axis_tready.value)
+                await RisingEdge(dut.clk)
+                if taken:
+                    break
+            dut.s_axis_tvalid.value = 0
+
+    async def idle(self, clocks: int) -> None:
+        for _ in range(clocks):
+            await self.clock()
+            await RisingEdge(self.dut.clk)
+
+    async def drain(self, events: int) -> None:
+        """Waits until so many frames have ended, and then for what should not come."""
+        for _ in range(4000):
+            if len(self.events) >= events:
+                break
+            await self.idle(1)
+        assert len(self.events) == events, f"{len(self.events)} of {events} frames have ended"
+        await self.idle(8)
+        assert len(self.events) == events
+        for taker in self.takers:
+            assert not taker.octets, f"{taker.prefix}: a frame without an end"
+
+
+OKAY, SLVERR = 0, 2
+
+
+@dataclass
+class Registers:
+    """The registers of a core on AXI4-Lite; address and data come in any order, and answers wait now and then."""
+
+    dut: Any
+    rng: random.Random
+
+    async def write(self, address: int, value: int, strobe: int = 0xF) -> int:
+        dut, rng = self.dut, self.rng
+        dut.s_axil_awaddr.value, dut.s_axil_wdata.value, dut.s_axil_wstrb.value = address, value, strobe
+        later = {"awvalid": rng.choice([0, 0, 3]), "wvalid": rng.choice([0, 0, 3])}
+        open_channels = set(later)
+        dut.s_axil_bready.value = 0
+        answer = None
+        for clock in range(100):
+            for channel, start in later.items():
+                getattr(dut, f"s_axil_{channel}").value = int(channel in open_channels and clock >= start)
+            dut.s_axil_bready.value = int(rng.random() < 0.5)
+            await FallingEdge(dut.clk)
+            for channel in list(open_channels):
+                ready = getattr(dut, f"s_axil_{channel.replace('valid', 'ready')}")
+                if int(getattr(dut, f"s_axil_{channel}").value) and int(ready.value):
+                    open_channels.discard(channel)
+            if int(dut.s_axil_bvalid.value):
+                resp = int(dut.s_axil_bresp.value)
+                assert answer in (None, resp), "the answer changed while it waited"
+                answer = resp
+                assert not open_channels, "answered before address and data were taken"
+                if int(dut.s_axil_bready.value):
+                    await RisingEdge(dut.clk)
+                    dut.s_axil_bready.value = 1
+                    return resp
+            else:
+                assert answer is None, "the answer went away while it waited"
+            await RisingEdge(dut.clk)
+        raise ProtocolError(f"no answer to a write of {address:#x}")
+
+    async def read(self, address: int) -> tuple[int, int]:
+        dut, rng = self.dut, self.rng
+        dut.s_axil_araddr.value = address
+        is_open = True
+        answer = None
+        for _ in range(100):
+            dut.s_axil_arvalid.value = int(is_open)
+            dut.s_axil_rready.value = int(rng.random() < 0.5)
+            await FallingEdge(dut.clk)
+            if is_open and int(dut.s_axil_arready.value):
+                is_open = False
+            elif int(dut.s_axil_rvalid.value):
+                shown = (int(dut.s_axil_rresp.value), int(dut.s_axil_rdata.value))
+                assert answer in (None, shown), "the answer changed while it waited"
+                answer = shown
+                if int(dut.s_axil_rready.value):
+                    await RisingEdge(dut.clk)
+                    dut.s_axil_rready.value = 1
+                    return shown
+            else:
+                assert answer is None, "the answer went away while it waited"
+            await RisingEdge(dut.clk)
+        raise ProtocolError(f"no answer to a read of {address:#x}")

@@ -1,0 +1,29 @@
+"""gre_decap in three sizes under cocotb."""
+
+import pytest
+
+from sim import run
+
+SOURCES = [
+    "gre_pkg.sv",
+    "axis_window.sv",
+    "gre_counters.sv",
+    "gre_regs.sv",
+    "gre_parse.sv",
+    "gre_decide.sv",
+    "gre_decap.sv",
+]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "window"),
+    [
+        ({"DATA_W": 256}, 64),
+        ({"DATA_W": 512}, 128),
+        ({"DATA_W": 256, "WINDOW_BEATS": 4, "PARSE_CLOCKS": 2}, 128),
+    ],
+    ids=["256", "512", "256-deep"],
+)
+def test_gre_decap(monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int], window: int) -> None:
+    monkeypatch.setenv("KAIDO_HDL_WINDOW", str(window))
+    run("gre_decap", SOURCES, "gre_decap_bench", parameters)
