@@ -169,3 +169,43 @@ fn pieces(of: Pieces) -> u32 {
         Pieces::Drop => VERDICT_DROP,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::address;
+    use crate::Event;
+
+    #[derive(Deserialize)]
+    struct Map {
+        register: Vec<Register>,
+        events: std::collections::BTreeMap<String, u8>,
+    }
+
+    #[derive(Deserialize)]
+    struct Register {
+        name: String,
+        address: u32,
+        stride: Option<u32>,
+    }
+
+    /// The map that the core's page is made from says the same.
+    #[test]
+    fn addresses_and_events_are_those_of_the_map() {
+        let map: Map = toml::from_str(include_str!("../../../hdl/regs.toml")).unwrap();
+        let at = |name: &str| {
+            let register = map.register.iter().find(|register| register.name == name).unwrap();
+            (register.address, register.stride.unwrap_or(0))
+        };
+        assert_eq!(at("unmatched"), (address::UNMATCHED, 0));
+        assert_eq!(at("policy"), (address::POLICY, 0));
+        assert_eq!(at("length_max"), (address::LENGTH_MAX, 0));
+        assert_eq!(at("events"), (address::EVENTS, 4));
+        assert_eq!(at("rules_v4"), (address::RULES_V4, address::RULE_V4_LEN));
+        assert_eq!(at("rules_v6"), (address::RULES_V6, address::RULE_V6_LEN));
+        assert_eq!(at("rule_counters"), (address::RULE_COUNTERS, address::RULE_COUNTERS_LEN));
+        let events = Event::ALL.iter().map(|event| (event.name().to_owned(), *event as u8)).collect();
+        assert_eq!(map.events, events);
+    }
+}
