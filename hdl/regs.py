@@ -1,4 +1,4 @@
-"""Writes the register map of regs.toml into docs/hardware.md, between its markers; with --check says whether it is there."""
+"""Writes the register map of regs.toml into docs/hardware.md; with --check says whether it is there."""
 
 import sys
 import tomllib
@@ -10,14 +10,17 @@ BEGIN, END = "<!-- registers: made by hdl/regs.py -->", "<!-- registers end -->"
 
 
 def table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    """A table of Markdown."""
     return ["| " + " | ".join(row) + " |" for row in [heads, ["---"] * len(heads), *rows]]
 
 
 def text() -> str:
+    """What stands between the markers."""
     regs = tomllib.loads((HDL / "regs.toml").read_text())
     registers = [
         [
-            f"`{one['address']:#05x}`" + (f" + {one['stride']:#x}·n, n < {one['count']}" if "count" in one else ""),
+            f"`{one['address']:#05x}`"
+            + (f" + {one['stride']:#x}·n, n < {one['count']}" if "count" in one else ""),
             f"`{one['name']}`",
             one["access"],
             one["text"],
@@ -39,6 +42,7 @@ def text() -> str:
 
 
 def main() -> None:
+    """Writes the page, or compares it."""
     before, rest = PAGE.read_text().split(BEGIN)
     wanted = f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}"
     if "--check" in sys.argv:

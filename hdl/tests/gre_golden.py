@@ -1,4 +1,4 @@
-"""A golden model of GRE header removal, of scapy and RFCs 791, 2784, 2890, 6040 and 8200, and of nothing of Kaido.
+"""A golden model of GRE header removal, of scapy and RFCs 791, 2784, 2890, 6040 and 8200 alone.
 
 It builds a packet twice: as it is in the tunnel, and as it must be when it has left it.
 """
@@ -18,12 +18,24 @@ conf.checkIPaddr = False
 
 # Outer sources, and what the rules for them do.
 PIPE, UNIFORM, KEYED, DROPPED, NONE = "pipe", "uniform", "keyed", "dropped", "none"
-SOURCE_V4 = {PIPE: "192.0.2.0", UNIFORM: "198.51.100.0", KEYED: "198.18.0.0", DROPPED: "203.0.113.0", NONE: "10.0.0.0"}
-SOURCE_V6 = {PIPE: "2001:db8:1::", UNIFORM: "2001:db8:2::", KEYED: "2001:db8:3::", DROPPED: "2001:db8:4::", NONE: "fd00::"}
+SOURCE_V4 = {
+    PIPE: "192.0.2.0",
+    UNIFORM: "198.51.100.0",
+    KEYED: "198.18.0.0",
+    DROPPED: "203.0.113.0",
+    NONE: "10.0.0.0",
+}
+SOURCE_V6 = {
+    PIPE: "2001:db8:1::",
+    UNIFORM: "2001:db8:2::",
+    KEYED: "2001:db8:3::",
+    DROPPED: "2001:db8:4::",
+    NONE: "fd00::",
+}
 KEY = 0x0102_0304
 
 # RFC 6040 figure 4: [inner][outer]; None is to be dropped.
-ECN = [[0, 0, 0, None], [1, 1, 1, 3], [2, 1, 2, 3], [3, 3, 3, 3]]
+ECN: list[list[int | None]] = [[0, 0, 0, None], [1, 1, 1, 3], [2, 1, 2, 3], [3, 3, 3, 3]]
 
 
 @dataclass(frozen=True)
@@ -47,20 +59,31 @@ def _inner(rng: random.Random, is_v6: bool, hops: int, tos: int, data: bytes) ->
     if is_v6:
         return IPv6(src="fd00:1::1", dst="fd00:1::2", hlim=hops, tc=tos, fl=rng.randrange(1 << 20)) / payload
     options = [IPOption(b"\x07\x07\x04\x00\x00\x00\x00")] if rng.random() < 0.2 else []
-    return IP(src="10.1.0.1", dst="10.2.0.2", ttl=hops, tos=tos, id=rng.randrange(65536), options=options) / payload
+    return (
+        IP(src="10.1.0.1", dst="10.2.0.2", ttl=hops, tos=tos, id=rng.randrange(65536), options=options)
+        / payload
+    )
 
 
 def _outer(rng: random.Random, is_v6: bool, rule: str, hops: int, tos: int, options: int) -> Packet:
     if is_v6:
-        return IPv6(src=f"{SOURCE_V6[rule]}{rng.randrange(1, 9999)}", dst="2001:db8:ffff::1", hlim=hops, tc=tos, nh=47)
+        return IPv6(
+            src=f"{SOURCE_V6[rule]}{rng.randrange(1, 9999)}", dst="2001:db8:ffff::1", hlim=hops, tc=tos, nh=47
+        )
     source = SOURCE_V4[rule].rsplit(".", 1)[0] + f".{rng.randrange(1, 127)}"
     padding = [IPOption(b"\x01")] * (4 * options)
-    return IP(src=source, dst="203.0.113.200", ttl=hops, tos=tos, id=rng.randrange(65536), options=padding, proto=47)
+    return IP(
+        src=source, dst="203.0.113.200", ttl=hops, tos=tos, id=rng.randrange(65536), options=padding, proto=47
+    )
 
 
 def tunnelled(rng: random.Random, window: int) -> Case:
     """A packet in GRE."""
-    tags, outer_v6, rule = rng.choice([0, 0, 0, 1, 2]), rng.random() < 0.3, rng.choice([PIPE, UNIFORM, KEYED, DROPPED, NONE])
+    tags, outer_v6, rule = (
+        rng.choice([0, 0, 0, 1, 2]),
+        rng.random() < 0.3,
+        rng.choice([PIPE, UNIFORM, KEYED, DROPPED, NONE]),
+    )
     options = rng.choice([0, 0, 0, 1, 3]) if not outer_v6 else 0
     key = KEY if rng.random() < (0.8 if rule == KEYED else 0.3) else None
     sequence = rng.randrange(1 << 32) if rng.random() < 0.2 else None
@@ -82,7 +105,14 @@ def tunnelled(rng: random.Random, window: int) -> Case:
     frame = bytes(link / outer / gre / body)
     padding = rng.randbytes(rng.choice([0, 0, 0, 4, 18, 40]))
 
-    headers = 14 + 4 * tags + (40 if outer_v6 else 20 + 4 * options) + 4 + 4 * (key is not None) + 4 * (sequence is not None)
+    headers = (
+        14
+        + 4 * tags
+        + (40 if outer_v6 else 20 + 4 * options)
+        + 4
+        + 4 * (key is not None)
+        + 4 * (sequence is not None)
+    )
     if headers + 2 > window:
         return Case(frame + padding, "host_deep", frame + padding)
     if rule == NONE or (rule == KEYED and key is None):
@@ -109,8 +139,14 @@ def tunnelled(rng: random.Random, window: int) -> Case:
 def other(rng: random.Random, _window: int) -> Case:
     """What is no tunnel packet."""
     link = _link(rng, rng.choice([0, 0, 1, 2]))
-    packet = _inner(rng, rng.random() < 0.4, rng.randrange(256), rng.randrange(256), rng.randbytes(rng.randrange(200)))
-    frame = bytes(link / packet) if rng.random() < 0.8 else rng.randbytes(12) + b"\x08\x06" + rng.randbytes(rng.randrange(60))
+    packet = _inner(
+        rng, rng.random() < 0.4, rng.randrange(256), rng.randrange(256), rng.randbytes(rng.randrange(200))
+    )
+    frame = (
+        bytes(link / packet)
+        if rng.random() < 0.8
+        else rng.randbytes(12) + b"\x08\x06" + rng.randbytes(rng.randrange(60))
+    )
     return Case(frame, "passed", frame)
 
 
@@ -130,15 +166,22 @@ def malformed(rng: random.Random, _window: int) -> Case:
     if kind == 2:
         return Case(bytes(link / outer / Raw(b"\x00\x01\x88\x0b" + bytes(20))), "gre_version")
     if kind == 3:
-        return Case(bytes(link / outer / Raw(rng.choice([b"\x40", b"\x08", b"\x04"]) + b"\x00\x08\x00" + bytes(20))), "gre_flags")
+        return Case(
+            bytes(link / outer / Raw(rng.choice([b"\x40", b"\x08", b"\x04"]) + b"\x00\x08\x00" + bytes(20))),
+            "gre_flags",
+        )
     if kind == 4:
-        cut = rng.choice([b"", b"\x00", b"\x00\x00\x08", b"\x20\x00\x08\x00", b"\x30\x00\x08\x00\x00\x00\x00\x00"])
+        cut = rng.choice(
+            [b"", b"\x00", b"\x00\x00\x08", b"\x20\x00\x08\x00", b"\x30\x00\x08\x00\x00\x00\x00\x00"]
+        )
         return Case(bytes(link / outer / Raw(cut)) + bytes(rng.choice([0, 30])), "gre_malformed")
     if kind == 5:
         return Case(bytes(link / outer / GRE(proto=0x86DD) / inner), "inner_malformed")
     if kind == 6:
         short = rng.randrange(20)
-        return Case(bytes(link / outer / GRE(proto=0x0800) / Raw(bytes(inner)[:short])) + bytes(40), "inner_malformed")
+        return Case(
+            bytes(link / outer / GRE(proto=0x0800) / Raw(bytes(inner)[:short])) + bytes(40), "inner_malformed"
+        )
     if kind == 7:
         outer.ihl = 4
         outer.chksum = 0

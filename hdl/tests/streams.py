@@ -1,7 +1,7 @@
 """The streams and registers of a core, driven and watched a clock at a time.
 
-Inputs change behind the rising edge. Outputs are read at the falling edge, when they have settled: what is valid and ready there is
-taken at the next rising edge.
+Inputs change behind the rising edge. Outputs are read at the falling edge, when they have settled: what is
+valid and ready there is taken at the next rising edge.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ class Taker:
         return int(getattr(self.dut, f"{self.prefix}_{name}").value)
 
     def drive(self, rng: random.Random) -> None:
+        """Is ready or not in this clock."""
         getattr(self.dut, f"{self.prefix}_tready").value = int(rng.random() >= self.waits)
 
     def watch(self) -> None:
+        """Takes what is valid and ready, and checks the stream."""
         valid, ready = self._read("tvalid"), self._read("tready")
         beat = tuple(self._read(name) for name in ("tdata", "tkeep", "tlast", "tuser")) if valid else None
         if self.shown is not None and beat != self.shown:
@@ -71,6 +73,7 @@ class Bench:
     events: list[int] = field(default_factory=list)
 
     async def reset(self) -> None:
+        """Three clocks of reset."""
         dut = self.dut
         dut.rst.value = 1
         dut.s_axis_tvalid.value = 0
@@ -123,6 +126,7 @@ class Bench:
             dut.s_axis_tvalid.value = 0
 
     async def idle(self, clocks: int) -> None:
+        """Clocks in which nothing new is offered."""
         for _ in range(clocks):
             await self.clock()
             await RisingEdge(self.dut.clk)
@@ -145,12 +149,13 @@ OKAY, SLVERR = 0, 2
 
 @dataclass
 class Registers:
-    """The registers of a core on AXI4-Lite; address and data come in any order, and answers wait now and then."""
+    """The registers of a core on AXI4-Lite; address and data come in any order, and answers wait."""
 
     dut: Any
     rng: random.Random
 
     async def write(self, address: int, value: int, strobe: int = 0xF) -> int:
+        """Writes a register; the answer."""
         dut, rng = self.dut, self.rng
         dut.s_axil_awaddr.value, dut.s_axil_wdata.value, dut.s_axil_wstrb.value = address, value, strobe
         later = {"awvalid": rng.choice([0, 0, 3]), "wvalid": rng.choice([0, 0, 3])}
@@ -181,6 +186,7 @@ class Registers:
         raise ProtocolError(f"no answer to a write of {address:#x}")
 
     async def read(self, address: int) -> tuple[int, int]:
+        """Reads a register; the answer and the value."""
         dut, rng = self.dut, self.rng
         dut.s_axil_araddr.value = address
         is_open = True

@@ -1,7 +1,6 @@
 """gre_decap in three sizes under cocotb."""
 
 import pytest
-
 from sim import run
 
 SOURCES = [
@@ -25,5 +24,6 @@ SOURCES = [
     ids=["256", "512", "256-deep"],
 )
 def test_gre_decap(monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int], window: int) -> None:
+    """All tests of the bench on one size."""
     monkeypatch.setenv("KAIDO_HDL_WINDOW", str(window))
     run("gre_decap", SOURCES, "gre_decap_bench", parameters)
