@@ -1,6 +1,6 @@
 """Applies each fault of mutants.toml to a copy of the cores and says which bench notices.
 
-    run.py [--both] [--only WORDS] [--list]
+    run.py [--both] [--only WORDS,...] [--list]
 
 The Rust bench (kaido-twin) runs first; without --both, cocotb runs where it noticed nothing. Both run
 gre_decap of 256 bits. A fault that neither notices ends the run with status 1.
@@ -79,7 +79,8 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="check that each can be applied, and name them")
     options = parser.parse_args()
     mutants = tomllib.loads((HDL / "mutants" / "mutants.toml").read_text())["mutant"]
-    mutants = [mutant for mutant in mutants if options.only in mutant["name"]]
+    words = options.only.split(",")
+    mutants = [mutant for mutant in mutants if any(word in mutant["name"] for word in words)]
     missed = []
     if not options.list:
         apply(

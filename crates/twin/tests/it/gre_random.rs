@@ -78,23 +78,38 @@ fn is_hosts(event: Event, frame: &[u8], settings: &Settings, size: Size) -> bool
     }
 }
 
-/// One run; which events there were is added to `seen`.
+/// One run of random frames; which events there were is added to `seen`.
 fn run(core: &mut GreCore, size: Size, seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
     let mut random = Random::new(seed);
     let settings = settings(&mut random);
     let frames: Vec<_> = (0..RUN).map(|_| frame(&mut random)).collect();
-    core.reset();
-    core.configure(&settings, PortId(0)).unwrap();
-    let (outcomes, _timing) = core.run(&frames, Pressure::seeded(random.word())).unwrap_or_else(|error| {
-        panic!("seed {seed}, {size:?}: {error}");
-    });
-    let mut software = Software::new(settings.clone());
-    for (number, (frame, Outcome { event, disposition })) in frames.iter().zip(outcomes).enumerate() {
-        let at = || format!("seed {seed}, frame {number} of {size:?}, {event:?}: {frame:02x?}\n{settings:?}");
+    let pressure = Pressure::seeded(random.word());
+    for event in compare(core, size, &settings, &frames, pressure, &format!("seed {seed}")) {
         *seen.entry(event.name()).or_default() += 1;
+    }
+}
+
+/// Passes frames through a core and the software, and compares what becomes of each. The events.
+pub(crate) fn compare(
+    core: &mut GreCore,
+    size: Size,
+    settings: &Settings,
+    frames: &[Vec<u8>],
+    pressure: Pressure,
+    name: &str,
+) -> Vec<Event> {
+    core.reset();
+    core.configure(settings, PortId(0)).unwrap();
+    let (outcomes, _timing) =
+        core.run(frames, pressure).unwrap_or_else(|error| panic!("{name}, {size:?}: {error}"));
+    let mut software = Software::new(settings.clone());
+    let mut events = Vec::new();
+    for (number, (frame, Outcome { event, disposition })) in frames.iter().zip(outcomes).enumerate() {
+        let at = || format!("{name}, frame {number} of {size:?}, {event:?}: {frame:02x?}\n{settings:?}");
+        events.push(event);
         if event.is_host() {
             assert_eq!(disposition, Disposition::Host(frame.clone()), "{}", at());
-            assert!(is_hosts(event, frame, &settings, size), "{}", at());
+            assert!(is_hosts(event, frame, settings, size), "{}", at());
             continue;
         }
         let judged = software.pass(frame.clone());
@@ -105,7 +120,8 @@ fn run(core: &mut GreCore, size: Size, seed: u64, seen: &mut BTreeMap<&'static s
         assert_eq!((&judged.out, judged.drop), (&out, drop), "{}", at());
     }
     let counted = core.rule_totals(settings.rules.len()).unwrap();
-    assert_eq!(counted, software.rule_totals(), "seed {seed}, {size:?}: what rules have counted");
+    assert_eq!(counted, software.rule_totals(), "{name}, {size:?}: what rules have counted");
+    events
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #[path = "../../../gre/tests/it/vector/mod.rs"]
 mod vector;
 
+mod gre_directed;
 mod gre_random;
 mod gre_timing;
 mod gre_vectors;

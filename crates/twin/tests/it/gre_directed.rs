@@ -1,0 +1,98 @@
+//! What random frames meet too seldom: every checksum that an inner header can have, and frames of one beat before others.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
+
+use kaido_engine::PortId;
+use kaido_gre::{ForwardingMode, PortSettings, Propagation, Settings, Verdict};
+use kaido_twin::{Disposition, Event, Pressure, Size};
+use kaido_wire::checksum::checksum;
+
+use crate::gre_random::compare;
+
+/// All tunnel packets are stripped; hop count and class of service go over.
+fn uniform() -> Settings {
+    let port = |peer_port| PortSettings {
+        peer_port: Some(PortId(peer_port)),
+        mac: [2, 0, 0, 0, 0, peer_port],
+        addresses: Vec::new(),
+        mtu: 1500,
+    };
+    let mut settings = Settings::bump(vec![port(1), port(0)]);
+    settings.rules[0].verdict = Verdict::Decapsulate {
+        ttl: Propagation::Uniform,
+        dscp: Propagation::Uniform,
+        forward: ForwardingMode::PeerPort,
+    };
+    settings
+}
+
+/// IPv4 in GRE behind so many tags, whose class of service and hop count change; the inner checksum is what is said.
+fn tunnelled(tags: usize, sum: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    (0..tags).for_each(|tag| frame.extend([0x81, 0, 0, tag as u8]));
+    frame.extend([8, 0]);
+    let mut outer = vec![0x45, 0xb8, 0, 52, 0, 0, 0, 0, 9, 47, 0, 0, 192, 0, 2, 1, 203, 0, 113, 1];
+    let outer_sum = checksum(&outer);
+    outer[10..12].copy_from_slice(&outer_sum.to_be_bytes());
+    frame.extend(outer);
+    frame.extend([0, 0, 8, 0]);
+    frame.extend([0x45, 0x10, 0, 28, 0, 0, 0, 0, 64, 17]);
+    frame.extend(sum.to_be_bytes());
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
+    frame
+}
+
+#[test]
+fn every_inner_checksum_changes_as_in_software() {
+    for size in [Size::Bits256, Size::Bits512] {
+        let Some(mut core) = crate::core("every_inner_checksum_changes_as_in_software", size) else {
+            continue;
+        };
+        // Behind two tags the checksum is in the second beat of 256 bits.
+        for tags in [0, 2] {
+            let frames: Vec<_> = (0..=u16::MAX).map(|sum| tunnelled(tags, sum)).collect();
+            let name = format!("{tags} tags");
+            let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, &name);
+            assert!(events.iter().all(|event| *event == Event::Stripped));
+        }
+    }
+}
+
+#[test]
+fn a_frame_of_one_beat_changes_nothing_of_the_next() {
+    for size in Size::ALL {
+        let Some(mut core) = crate::core("a_frame_of_one_beat_changes_nothing_of_the_next", size) else {
+            continue;
+        };
+        let frames: Vec<_> = (1..=size.octets())
+            .flat_map(|len| (0..3).flat_map(move |tags| [vec![0x5a; len], tunnelled(tags, 0x1234)]))
+            .collect();
+        for seed in 0..4 {
+            let pressure = if seed == 0 { Pressure::NONE } else { Pressure::seeded(seed) };
+            compare(&mut core, size, &uniform(), &frames, pressure, &format!("seed {seed}"));
+        }
+    }
+}
+
+/// RFC 8200 3: GRE is announced and nothing is there.
+#[test]
+fn ipv6_without_a_payload_is_malformed() {
+    for size in Size::ALL {
+        let Some(mut core) = crate::core("ipv6_without_a_payload_is_malformed", size) else { continue };
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 47, 64];
+        frame.resize(14 + 40 + 60, 0);
+        let events = compare(&mut core, size, &uniform(), &[frame], Pressure::NONE, "no payload");
+        assert_eq!(events, [Event::IpMalformed]);
+    }
+}
+
+#[test]
+fn reset_leaves_no_rule() {
+    for size in Size::ALL {
+        let Some(mut core) = crate::core("reset_leaves_no_rule", size) else { continue };
+        core.configure(&uniform(), PortId(0)).unwrap();
+        core.reset();
+        let frame = tunnelled(0, 0x1234);
+        let (outcomes, _timing) = core.run(std::slice::from_ref(&frame), Pressure::NONE).unwrap();
+        assert_eq!(outcomes[0].disposition, Disposition::Out(frame));
+    }
+}
