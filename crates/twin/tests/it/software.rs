@@ -8,7 +8,7 @@ use kaido_engine::port::{MemoryWire, Port};
 use kaido_engine::{
     FramePool, KernelPath, PortId, PortTotals, Routes, Worker, WorkerCounters, WorkerSettings,
 };
-use kaido_gre::{Gre, RuleCounters, RuleTotals, Settings, SharedState};
+use kaido_gre::{Gre, RuleCounters, RuleSet, RuleTotals, Settings, SharedState};
 
 /// One for all: pools live for ever.
 fn pool() -> &'static FramePool {
@@ -29,6 +29,7 @@ pub(crate) struct Software {
     worker: Worker,
     counters: Arc<WorkerCounters>,
     rules: Arc<RuleCounters>,
+    shared: Arc<SharedState>,
 }
 
 impl Software {
@@ -37,11 +38,12 @@ impl Software {
         let ports =
             wires.iter().map(|wire| (Box::new(wire.port()) as Box<dyn Port>, KernelPath::None)).collect();
         let (routes, _wanted) = Routes::new();
-        let gre = Gre::new(&SharedState::new(settings, Limits::default()).unwrap(), &routes);
+        let shared = SharedState::new(RuleSet::new(settings).unwrap(), Limits::default());
+        let gre = Gre::new(&shared, &routes);
         let rules = gre.counters();
         let worker = Worker::new(pool(), ports, Box::new(gre), WorkerSettings::default());
         let counters = worker.counters();
-        Self { wires, worker, counters, rules }
+        Self { wires, worker, counters, rules, shared }
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
@@ -58,6 +60,6 @@ impl Software {
     }
 
     pub(crate) fn rule_totals(&self) -> Vec<RuleTotals> {
-        self.rules.totals()
+        self.rules.totals(&self.shared.rules())
     }
 }
