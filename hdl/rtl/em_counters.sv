@@ -1,8 +1,8 @@
 // Packet and byte counters of the exact-match table, one pair an entry, one hit a clock.
 //
-// A hit reads the pair, adds, and writes it in the next clock. A hit on the entry of the hit before
-// takes the sum from a register, because its read meets the write. `fresh` counters need no write:
-// a word holds the epoch of the entry that it counts for; a word of another epoch counts as zero.
+// A hit reads the pair, adds, and writes: three clocks. A hit on the entry of one of the two hits
+// before takes their sum, because its read comes too early. A new entry needs no write of zero: a
+// word holds the epoch of the entry that it counts for; a word of another epoch counts as zero.
 // Control reads through a second copy of the memory, also when hits come in each clock.
 module em_counters #(
     parameter int unsigned ID_W   = 10,
@@ -29,19 +29,21 @@ module em_counters #(
 );
   localparam int unsigned W = 1 + PKT_W + BYTE_W;
 
-  logic              hit, epoch, forward, ctl_forward;
-  logic [  ID_W-1:0] id;
-  logic [ LEN_W-1:0] len;
-  logic [ PKT_W-1:0] q_pkts, pkts, sum_pkts, last_pkts, c_pkts;
-  logic [BYTE_W-1:0] q_bytes, bytes, sum_bytes, last_bytes, c_bytes;
-  logic              q_epoch, c_epoch, last_epoch;
+  // r_: word read. s_: operand in a register, sum, write. last_: the sum written before.
+  logic              r_hit, r_epoch, s_hit, s_epoch, last_epoch;
+  logic              forward_sum, forward_last, ctl_forward;
+  logic [  ID_W-1:0] r_id, s_id;
+  logic [ LEN_W-1:0] r_len, s_len;
+  logic [ PKT_W-1:0] q_pkts, pkts, s_pkts, sum_pkts, last_pkts, c_pkts;
+  logic [BYTE_W-1:0] q_bytes, bytes, s_bytes, sum_bytes, last_bytes, c_bytes;
+  logic              q_epoch, c_epoch;
   logic              we;
   logic [  ID_W-1:0] waddr;
   logic [     W-1:0] word;
 
-  assign we    = hit || clr;
-  assign waddr = clr ? clr_id : id;
-  assign word  = clr ? {1'b1, {(W - 1) {1'b0}}} : {epoch, sum_pkts, sum_bytes};
+  assign we    = s_hit || clr;
+  assign waddr = clr ? clr_id : s_id;
+  assign word  = clr ? {1'b1, {(W - 1) {1'b0}}} : {s_epoch, sum_pkts, sum_bytes};
 
   em_ram_sdp #(.W (W), .AW(ID_W)) ram_hit (
       .clk,
@@ -64,32 +66,44 @@ module em_counters #(
   always_comb begin
     pkts  = q_pkts;
     bytes = q_bytes;
-    if (forward) begin
+    if (forward_sum) begin
+      pkts  = sum_pkts;
+      bytes = sum_bytes;
+    end else if (forward_last) begin
       pkts  = last_pkts;
       bytes = last_bytes;
-    end else if (q_epoch != epoch) begin
+    end else if (q_epoch != r_epoch) begin
       pkts  = '0;
       bytes = '0;
     end
-    sum_pkts  = pkts + PKT_W'(1);
-    sum_bytes = bytes + BYTE_W'(len);
+  end
+
+  assign sum_pkts  = s_pkts + PKT_W'(1);
+  assign sum_bytes = s_bytes + BYTE_W'(s_len);
+
+  always_ff @(posedge clk) begin
+    r_hit        <= rd_valid;
+    r_id         <= rd_id;
+    r_epoch      <= rd_epoch;
+    r_len        <= rd_len;
+    forward_sum  <= r_hit && rd_id == r_id;
+    forward_last <= s_hit && rd_id == s_id;
+    ctl_forward  <= s_hit && ctl_id == s_id;
+
+    s_hit   <= r_hit;
+    s_id    <= r_id;
+    s_epoch <= r_epoch;
+    s_len   <= r_len;
+    s_pkts  <= pkts;
+    s_bytes <= bytes;
+    if (rst) {r_hit, s_hit} <= '0;
   end
 
   always_ff @(posedge clk) begin
-    hit         <= rd_valid;
-    id          <= rd_id;
-    epoch       <= rd_epoch;
-    len         <= rd_len;
-    forward     <= hit && rd_id == id;
-    ctl_forward <= hit && ctl_id == id;
-    if (rst) hit <= 1'b0;
-  end
-
-  always_ff @(posedge clk) begin
-    if (hit) begin
+    if (s_hit) begin
       last_pkts  <= sum_pkts;
       last_bytes <= sum_bytes;
-      last_epoch <= epoch;
+      last_epoch <= s_epoch;
     end
   end
 

@@ -64,8 +64,8 @@ module em_engine
   localparam int unsigned GROUPS = (KEY_W + 7) / 8;
   localparam int unsigned CNT_W = ID_W > CHUNK_W ? ID_W : CHUNK_W;
   // Clocks from the write that removes an entry to the last counter write of a lookup that saw it
-  // are 3; a lookup that came in before CLEAR is through after 7.
-  localparam logic [3:0] DRAIN = 4'd2;
+  // are 4; a lookup that came in before CLEAR is through after 7.
+  localparam logic [3:0] DRAIN = 4'd3;
   localparam logic [3:0] DRAIN_ALL = 4'd9;
 
   typedef enum logic [4:0] {
@@ -136,16 +136,19 @@ module em_engine
   logic [KEY_W-1:0]            sel_key;
   logic [IDX_W-1:0]            place_idx;
 
+  logic [WAYS-1:0][8*GROUPS-1:0] differ;
+
   always_ff @(posedge clk) begin
-    for (int unsigned w = 0; w < WAYS; w++) begin
-      for (int unsigned g = 0; g < GROUPS; g++) eq[w][g] <= 1'b1;
-      for (int unsigned i = 0; i < KEY_W; i++) if (q_key[w][i] != hkey[i]) eq[w][i/8] <= 1'b0;
-      eq_used[w] <= q_valid[w];
-    end
+    for (int unsigned w = 0; w < WAYS; w++)
+      for (int unsigned g = 0; g < GROUPS; g++) eq[w][g] <= differ[w][8*g+:8] == '0;
+    eq_used <= q_valid;
   end
 
   always_comb begin
-    for (int unsigned w = 0; w < WAYS; w++) hit[w] = eq_used[w] && &eq[w];
+    for (int unsigned w = 0; w < WAYS; w++) begin
+      differ[w] = (8 * GROUPS)'(q_key[w] ^ hkey[KEY_W-1:0]);
+      hit[w] = eq_used[w] && &eq[w];
+    end
     free = ~eq_used & (eq_used + WAYS'(1));  // the lowest zero
     place = |hit && !searching ? hit : free;
     sel = state == NODE_KEY ? node_way : hit;
@@ -170,13 +173,18 @@ module em_engine
   assign clr_id      = count[ID_W-1:0];
   assign hash_key    = hkey;
 
+  // Address of port B: one of the engine's own for all ways, or the buckets of the key at hand.
+  logic [IDX_W-1:0] own_idx;
+  logic             own;
+  assign own = clr || table_write || state == NODE_READ || state == NODE_KEY;
+
   always_comb begin
+    own_idx = dst_idx;
+    if (clr) own_idx = count[IDX_W-1:0];
+    else if (!table_write) own_idx = node_idx;
     for (int unsigned w = 0; w < WAYS; w++) begin
       way_we[w]  = clr || table_write && dst_way[w];
-      way_idx[w] = dst_idx;
-      if (clr) way_idx[w] = count[IDX_W-1:0];
-      else if (state == NODE_READ || state == NODE_KEY) way_idx[w] = node_idx;
-      else if (!table_write) way_idx[w] = hash_idx[w];
+      way_idx[w] = own ? own_idx : hash_idx[w];
     end
   end
 

@@ -5,7 +5,7 @@
 // KEY_W/8 words. Port A serves lookups, port B the engine; both answer after 1 + REG clocks.
 //
 // Loading. The engine writes the tables through port B: the word at `b_key` in table `ld_chunk` of
-// way `ld_way` becomes (word read before) ^ row. Rows are loaded in ascending order of key bits;
+// way `ld_way` becomes `b_idx` ^ row: the hash of the key before, whose other bytes are 0. Rows are loaded in ascending order of key bits;
 // `ld_zero` sets word 0 of all tables of the way to 0 first.
 module em_hash #(
     parameter int unsigned KEY_W = 32,
@@ -29,7 +29,7 @@ module em_hash #(
     logic [CHUNKS-1:0][IDX_W-1:0] a_q, b_q;
     logic [IDX_W-1:0] a_xor, b_xor, ld_word;
 
-    assign ld_word = ld_zero ? '0 : b_xor ^ ld_row;
+    assign ld_word = ld_zero ? '0 : b_idx[w] ^ ld_row;
 
     for (genvar c = 0; c < CHUNKS; c++) begin : g_chunk
       em_ram #(

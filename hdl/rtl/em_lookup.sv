@@ -53,8 +53,9 @@ module em_lookup #(
   localparam int unsigned PRE = HASH_REG ? 2 : 1;  // clocks of the hash
 
   function automatic logic [GROUPS-1:0] match(input logic [KEY_W-1:0] a, input logic [KEY_W-1:0] b);
-    match = '1;
-    for (int unsigned i = 0; i < KEY_W; i++) match[i/8] &= a[i] == b[i];
+    logic [8*GROUPS-1:0] differ;
+    differ = (8 * GROUPS)'(a ^ b);
+    for (int unsigned g = 0; g < GROUPS; g++) match[g] = differ[8*g+:8] == '0;
   endfunction
 
   // Beside the hash and the read of the ways.
