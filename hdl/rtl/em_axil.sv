@@ -162,8 +162,4 @@ module em_axil
     end
     if (rst) rvalid <= 1'b0;
   end
-
-`ifdef EM_PROOF
-  `include "em_axil_proof.svh"
-`endif
 endmodule

@@ -137,8 +137,4 @@ module em_core
       .q_valid(b_valid), .q_epoch(b_epoch), .q_id(b_id), .q_key(b_key),
       .val_we, .cnt_epoch(ctl_epoch), .cnt_match, .clr, .clr_id
   );
-
-`ifdef EM_PROOF
-  `include "em_core_proof.svh"
-`endif
 endmodule

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Mutants of the exact-match table: each is one change of the RTL that a test or a proof must catch.
+
+    hdl/mutants/table.py [NAME ...] [--list]
+
+Each mutant is applied to a copy of hdl/rtl. The bench's tests run in the order of `tests` of the
+mutant; a mutant without tests goes to the proof named. Prints what caught it. Exit status: mutants
+that nothing caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HDL = Path(__file__).resolve().parent.parent
+# name, file, text, replacement, where: "test ..." of the default bench, "wide:test ...", "proof:task"
+MUTANTS = [
+    ("update_deletes_first", "em_engine", "default:   state <= WRITE;",
+     "default: begin dst_way <= hit; state <= op_code == OP_DELETE ? WRITE : GONE; end", "update_storm"),
+    ("hash_low_rank", "em_engine", "assign ld_row  = op_arg[IDX_W-1:0];", "assign ld_row  = op_arg[IDX_W-1:0] & IDX_W'(31);", "fill hash_rows"),
+    ("hash_one_way", "em_hash", ".b_we  (ld_way[w] && ld_chunk[c])", ".b_we  (ld_way[w == 3 ? 2 : w] && ld_chunk[c])", "hash_rows"),
+    ("hash_skips_byte", "em_hash", "a_xor ^= a_q[c];", "if (c != 1) a_xor ^= a_q[c];", "hash_rows random_operations"),
+    ("hash_row_lost", "em_engine", "hkey  <= '0;\n                state", "hkey  <= '1;\n                state", "hash_rows"),
+    ("move_breaks_first", "em_engine", "state     <= moving ? MOVE : HASH;", "state     <= moving ? MOVE : HASH; if (!moving) dst_way <= node_way;", "moves fill"),
+    ("move_erases_source", "em_engine", "assign wr_valid  = !clr && op_code != OP_DELETE;", "assign wr_valid  = !clr && op_code != OP_DELETE && !(state == MOVE && moving);", "moves fill"),
+    ("move_loses_key", "em_engine", "MOVE_GAP: begin\n        sel_new <= 1'b1;", "MOVE_GAP: begin\n        sel_new <= 1'b1; dst_way <= push_way;", "fill moves"),
+    ("no_move_gap", "em_engine", "state   <= node < QUEUE_W'(WAYS) ? MOVE_GAP : MOVE_POP;", "state   <= node < QUEUE_W'(WAYS) ? WRITE : MOVE_POP; if (node < QUEUE_W'(WAYS)) sel_new <= 1'b1;", "moves proof:core_path"),
+    ("parent_off_by_one", "em_engine", ".d    ({node, push_way, push_idx})", ".d    ({node ^ QUEUE_W'(1), push_way, push_idx})", "fill"),
+    ("search_one_node_short", "em_engine", "if (queue_rd == queue_wr) begin", "if (queue_rd + 1 >= queue_wr) begin", "fill proof:core_path"),
+    ("search_keeps_roots_only", "em_engine", "assign push = state == PUSH && ", "assign push = state == PUSH && !searching && ", "fill"),
+    ("root_limit", "em_engine", "node < QUEUE_W'(WAYS) ?", "node <= QUEUE_W'(WAYS) ?", "fill moves"),
+    ("entry_number_moves_wrong", "em_engine", "NODE_KEY: begin\n        hkey      <= HKEY_W'(sel_key);\n        ent_epoch <= sel_epoch;", "NODE_KEY: begin\n        hkey      <= HKEY_W'(sel_key);\n        ent_epoch <= !sel_epoch;", "moves fill"),
+    ("insert_ignores_present", "em_engine", "end else if (|hit) begin\n          case", "end else if (|hit && op_code != OP_INSERT) begin\n          case", "random_operations"),
+    ("put_is_insert", "em_engine", "OP_INSERT: begin\n              status <= ST_DUPLICATE;", "OP_INSERT, OP_PUT: begin\n              status <= ST_DUPLICATE;", "random_operations"),
+    ("wrong_status", "em_engine", "status <= ST_NOT_FOUND;", "status <= ST_OK;", "random_operations"),
+    ("full_is_ok", "em_engine", "status <= ST_FULL;", "status <= ST_OK;", "fill"),
+    ("free_list_not_returned", "em_engine", ".we   (clr || op_done && removed)", ".we   (clr)", "random_operations"),
+    ("free_list_tail", "em_engine", "tail <= next_id(tail);", "tail <= next_id(next_id(tail));", "random_operations moves"),
+    ("used_not_reduced", "em_engine", "used <= used - (ID_W + 1)'(1);", "used <= used;", "random_operations"),
+    ("delete_keeps_entry", "em_engine", "state == WRITE && (sel_new || op_code == OP_DELETE)", "state == WRITE && sel_new", "random_operations"),
+    ("start_not_needed", "em_engine", "if (live) state <= HASH;", "if (1'b1) state <= HASH;", "registers"),
+    ("row_while_live", "em_engine", "if (live) status <= ST_DENIED;\n              else begin\n                hkey", "if (1'b0) status <= ST_DENIED;\n              else begin\n                hkey", "registers"),
+    ("clear_one_short", "em_engine", "if (count == CNT_W'(ENTRIES - 1)) state", "if (count == CNT_W'(ENTRIES - 2)) state", "fill registers proof:core_base"),
+    ("reset_keeps_entries", "em_engine", "      state    <= CLEAR;\n", "      state    <= IDLE;\n", "resets"),
+    ("epoch_never_changes", "em_engine", "{ent_epoch ^ cnt_match, ent_id}", "{ent_epoch, ent_id}", "random_operations counters"),
+    ("epoch_always_changes", "em_engine", "{ent_epoch ^ cnt_match, ent_id}", "{!ent_epoch, ent_id}", "counters random_operations"),
+    ("drain_too_short", "em_engine", "DRAIN = 4'd3", "DRAIN = 4'd0", "random_operations counters"),
+    ("no_write_bypass", "em_lookup", "c_used[WAYS]  <= wr_valid && |meets;", "c_used[WAYS]  <= 1'b0;", "moves proof:core_step"),
+    ("stale_word_used", "em_lookup", "q_valid[w] && !meets[w];", "q_valid[w];", "moves random_operations proof:core_step"),
+    ("no_value_bypass", "em_lookup", "assign res_value = val_meets ? val_d : val_q;", "assign res_value = val_q;", "update_storm"),
+    ("key_byte_ignored", "em_lookup", "hits[w]  = c_used[w] && &c_eq[w];", "hits[w]  = c_used[w] && &(c_eq[w] | GROUPS'(2));", "fill random_operations proof:core_step"),
+    ("engine_key_byte_ignored", "em_engine", "hit[w] = eq_used[w] && &eq[w];", "hit[w] = eq_used[w] && &(eq[w] | GROUPS'(1));", "random_operations fill"),
+    ("late_length", "em_lookup", "c_len   <= p_len[PRE];", "c_len   <= p_len[PRE-1];", "random_operations counters"),
+    ("epoch_of_way_0", "em_lookup", "c_epoch[w] <= q_epoch[w];", "c_epoch[w] <= q_epoch[0];", "random_operations"),
+    ("counter_adds_two", "em_counters", "s_pkts + PKT_W'(1)", "s_pkts + PKT_W'(2)", "counters"),
+    ("bytes_one_less", "em_counters", "s_bytes + BYTE_W'(s_len)", "s_bytes + BYTE_W'(s_len) - BYTE_W'(1)", "counters"),
+    ("no_forward_sum", "em_counters", "forward_sum  <= r_hit && rd_id == r_id;", "forward_sum  <= 1'b0;", "counters"),
+    ("no_forward_last", "em_counters", "forward_last <= s_hit && rd_id == s_id;", "forward_last <= 1'b0;", "counters"),
+    ("forward_last_first", "em_counters", "if (forward_sum) begin", "if (forward_sum && !forward_last) begin", "counters"),
+    ("control_reads_collision", "em_counters", "ctl_forward  <= s_hit && ctl_id == s_id;", "ctl_forward  <= 1'b0;", "counters"),
+    ("old_epoch_counts", "em_counters", "end else if (q_epoch != r_epoch) begin", "end else if (1'b0) begin", "random_operations"),
+    ("misses_are_counted", "em_lookup", "assign cnt_valid = d_hit;", "assign cnt_valid = d_valid;", "random_operations"),
+    ("arbiter_starves", "em_arbiter", "last  <= |above ? first_above : first;", "last  <= last;", "writers"),
+    ("arbiter_two_grants", "em_arbiter", "grant <= |above ? first_above : first;", "grant <= |above ? above : first;", "writers proof:arbiter"),
+    ("grant_not_kept", "em_arbiter", "else if (grant == '0 && req != '0) begin", "else if (req != '0) begin", "writers proof:arbiter"),
+    ("done_to_all_ports", "em_table", ".op_done(op_done && grant[p])", ".op_done(op_done)", "writers"),
+    ("slverr_not_said", "em_axil", "bresp  <= wr_ok ? OKAY : SLVERR;", "bresp  <= OKAY;", "registers"),
+    ("read_error_not_said", "em_axil", "rresp  <= rd_ok ? OKAY : SLVERR;", "rresp  <= OKAY;", "registers"),
+    ("write_while_busy", "em_axil", "wstrb == 4'hF && !op_valid;", "wstrb == 4'hF;", "registers"),
+    ("strobe_ignored", "em_axil", "&& wstrb == 4'hF &&", "&&", "registers"),
+    ("bvalid_falls", "em_axil", "if (bready) bvalid <= 1'b0;", "bvalid <= 1'b0;", "registers proof:axil"),
+    ("rdata_changes", "em_axil", "assign arready = !rvalid;", "assign arready = 1'b1;", "registers proof:axil"),
+    ("write_before_data", "em_axil", "assign awready = write;", "assign awready = !bvalid;", "registers proof:axil"),
+    ("bytes_high_word", "em_axil", "rd_word = bytes64[63:32];", "rd_word = bytes64[31:0];", "counters random_operations"),
+]
+
+# The mutant that deletes and inserts again in the engine needs one more state.
+GONE_STATE = ("    ROW_WRITE\n  } state_t;", "    ROW_WRITE,\n    GONE,\n    GONE_GAP\n  } state_t;")
+GONE = """      GONE: begin
+        sel_new <= 1'b0;
+        state   <= GONE_GAP;
+      end
+      GONE_GAP: state <= WRITE;
+      default: state <= IDLE;"""
+
+
+def apply(name: str, rtl: Path) -> None:
+    _, file, old, new, _ = next(m for m in MUTANTS if m[0] == name)
+    path = rtl / f"{file}.sv"
+    text = path.read_text()
+    assert text.count(old) >= 1, f"{name}: text not found in {file}.sv: {old!r}"
+    text = text.replace(old, new, 1)
+    if name == "update_deletes_first":
+        for a, b in (GONE_STATE, ("      default: state <= IDLE;", GONE)):
+            assert a in text
+            text = text.replace(a, b, 1)
+        # The entry is removed at GONE and written again at WRITE.
+        a = "assign table_write = state == WRITE && (sel_new || op_code == OP_DELETE) || state == MOVE;"
+        assert a in text
+        text = text.replace(a, "assign table_write = state == WRITE || state == GONE || state == MOVE;")
+        a = "assign wr_valid  = !clr && op_code != OP_DELETE;"
+        assert a in text
+        text = text.replace(a, "assign wr_valid  = !clr && op_code != OP_DELETE && state != GONE && state != GONE_GAP;")
+    if name == "move_breaks_first":
+        # At the end of the search the entry is removed, then it is written to its new place.
+        a = "assign wr_valid  = !clr && op_code != OP_DELETE;"
+        text = text.replace(a, "assign wr_valid  = !clr && op_code != OP_DELETE && state != NODE_KEY && state != HASH;")
+        a = "|| state == MOVE;"
+        assert a in text
+        text = text.replace(a, "|| state == MOVE || state == NODE_KEY && moving;")
+        a = "way_we[w]  = clr || table_write && dst_way[w];"
+        assert a in text
+        text = text.replace(a, "way_we[w]  = clr || table_write && (state == NODE_KEY ? node_way[w] : dst_way[w]);")
+        a = "own_idx = dst_idx;"
+        text = text.replace(a, "own_idx = state == NODE_KEY ? node_idx : dst_idx;")
+        text = text.replace("if (!moving) dst_way <= node_way;", "")
+    path.write_text(text)
+
+
+def attempt(name: str) -> tuple[str, str, float]:
+    begin = time.monotonic()
+    where = next(m for m in MUTANTS if m[0] == name)[4]
+    with tempfile.TemporaryDirectory(prefix=f"em_{name}_") as folder:
+        rtl, build = Path(folder) / "rtl", Path(folder) / "build"
+        shutil.copytree(HDL / "rtl", rtl)
+        apply(name, rtl)
+        env = os.environ | {"EM_RTL": str(rtl), "EM_BUILD": str(build)}
+        for place in where.split():
+            if place.startswith("proof:"):
+                local = HDL / "build" / f"mutant_{name}"  # the packaged yosys does not see /tmp
+                cmd = [sys.executable, str(HDL / "formal" / "run"), place[6:], "--no-cover", "--jobs", "1", "--build", str(local)]
+                shutil.copytree(rtl, local / "rtl", dirs_exist_ok=True)
+                run = subprocess.run([*cmd, "--rtl", str(local / "rtl")], env=env, capture_output=True, text=True)
+                shutil.rmtree(local)
+                if run.returncode:
+                    found = re.search(r"Assert failed in \w+: (\w+)", run.stdout)
+                    return name, f"{place} {found.group(1) if found else run.stdout.strip()[:90]}", time.monotonic() - begin
+                continue
+            env["EM_TESTS"] = place
+            cmd = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HDL / "tests/test_em_table.py") + "::test_em_table[default]"]
+            try:
+                run = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=240)
+            except subprocess.TimeoutExpired:
+                return name, f"{place} (hangs)", time.monotonic() - begin
+            said = run.stdout + run.stderr
+            if "%Error" in said:
+                return name, "", time.monotonic() - begin  # does not build: no catch
+            if run.returncode:
+                return name, place, time.monotonic() - begin
+    return name, "", time.monotonic() - begin
+
+
+def main() -> int:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("name", nargs="*")
+    ap.add_argument("--list", action="store_true")
+    ap.add_argument("--jobs", type=int, default=2)
+    args = ap.parse_args()
+    names = args.name or [m[0] for m in MUTANTS]
+    if args.list:
+        print("\n".join(names))
+        return 0
+    alive = 0
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for name, caught, seconds in pool.map(attempt, names):
+            print(f"{'caught' if caught else 'ALIVE '} {name}: {caught or '-'} ({seconds:.0f} s)", flush=True)
+            alive += not caught
+    print(f"{len(names) - alive} of {len(names)} caught")
+    return alive
+
+
+if __name__ == "__main__":
+    sys.exit(main())
