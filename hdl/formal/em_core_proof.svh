@@ -231,20 +231,21 @@
       co_started : cover (live && idle);
       co_insert : cover (live && used == (ID_W + 1)'(1));
     end
+`elsif EM_PATH
+    if (past_valid) begin
+      co_move   : cover (op_done && op_status == ST_OK && engine.moving);
+      co_chain  : cover (op_done && op_status == ST_OK && engine.moving && age > 8'd40);
+      co_copies : cover (&has && engine.moving);
+    end
 `else
     if (past_valid) begin
-      co_update : cover (op_done && op_code == OP_UPDATE && op_status == ST_OK);
-      co_delete : cover (op_done && op_code == OP_DELETE && op_status == ST_OK);
-      co_put_new : cover (op_done && op_code == OP_PUT && op_status == ST_OK && age < 8'd12);
-      co_full : cover (op_done && op_code == OP_INSERT && op_status == ST_FULL);
-      co_full_gap : cover (op_done && op_status == ST_FULL && used != (ID_W + 1)'(ENTRIES));
-      co_move : cover (op_done && op_code == OP_INSERT && op_status == ST_OK && engine.moving);
-      co_chain : cover (op_done && op_status == ST_OK && engine.moving && age > 8'd40);
-      co_copies : cover (&has && engine.moving);
+      co_update   : cover (op_done && op_code == OP_UPDATE && op_status == ST_OK);
+      co_delete   : cover (op_done && op_code == OP_DELETE && op_status == ST_OK);
+      co_put_new  : cover (op_done && op_code == OP_PUT && op_status == ST_OK && age < 8'd12);
       co_replaced : cover (was_looked[LATENCY-1] && res_hit && &was_present[LATENCY-1:0] &&
-                          res_value != was_value[LATENCY-1]);
-      co_meets : cover (|lookup.meets && lookup.p_valid[LATENCY-4]);
-      co_idle : cover (idle && age > 8'd20 && op_valid);
+                           res_value != was_value[LATENCY-1]);
+      co_meets    : cover (|lookup.meets && lookup.p_valid[LATENCY-4]);
+      co_idle     : cover (idle && age > 8'd12 && op_valid);
     end
 `endif
   end

@@ -169,6 +169,8 @@ def main() -> int:
     if args.list:
         print("\n".join(names))
         return 0
+    if shutil.which("ccache"):
+        os.environ.setdefault("OBJCACHE", "ccache")  # the simulator's own files are compiled once
     alive = 0
     with ThreadPoolExecutor(args.jobs) as pool:
         for name, caught, seconds in pool.map(attempt, names):
