@@ -87,6 +87,8 @@
   // ---- assumptions ----
   // Lookups and operations come at any time; an operation is held until it is done.
   always_comb begin
+    // The hash is any function, so keys can be renamed: a proof for key 0 is one for all keys.
+    assume (probe == '0);
 `ifdef EM_BASE
     assume (rst == !past_valid);
 `else
@@ -101,6 +103,7 @@
     // An insert that comes in the first clock and finds its places taken; one operation only.
     assume (op_valid == (age == '0 || held_valid) && op_code == OP_INSERT);
     assume (!lk_valid);
+    assume (op_key <= KEY_W'(1));  // as below: the probe, or another key
 `endif
     assume (op_code inside {OP_INSERT, OP_UPDATE, OP_DELETE, OP_READ, OP_PUT}
 `ifdef EM_BASE

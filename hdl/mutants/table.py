@@ -30,12 +30,11 @@ MUTANTS = [
     ("hash_one_way", "em_hash", ".b_we  (ld_way[w] && ld_chunk[c])", ".b_we  (ld_way[w == 3 ? 2 : w] && ld_chunk[c])", "hash_rows"),
     ("hash_skips_byte", "em_hash", "a_xor ^= a_q[c];", "if (c != 1) a_xor ^= a_q[c];", "hash_rows random_operations"),
     ("hash_row_lost", "em_engine", "hkey  <= '0;\n                state", "hkey  <= '1;\n                state", "hash_rows"),
-    ("move_breaks_first", "em_engine", "state     <= moving ? MOVE : HASH;", "state     <= moving ? MOVE : HASH; if (!moving) dst_way <= node_way;", "moves fill"),
+    ("move_breaks_first", "em_engine", "state     <= moving ? MOVE : HASH;", "state     <= moving ? GONE : HASH;", "moves proof:core_path"),
     ("move_erases_source", "em_engine", "assign wr_valid  = !clr && op_code != OP_DELETE;", "assign wr_valid  = !clr && op_code != OP_DELETE && !(state == MOVE && moving);", "moves fill"),
-    ("move_loses_key", "em_engine", "MOVE_GAP: begin\n        sel_new <= 1'b1;", "MOVE_GAP: begin\n        sel_new <= 1'b1; dst_way <= push_way;", "fill moves"),
-    ("no_move_gap", "em_engine", "state   <= node < QUEUE_W'(WAYS) ? MOVE_GAP : MOVE_POP;", "state   <= node < QUEUE_W'(WAYS) ? WRITE : MOVE_POP; if (node < QUEUE_W'(WAYS)) sel_new <= 1'b1;", "moves proof:core_path"),
+    ("move_loses_key", "em_engine", "dst_way <= node_way;\n        dst_idx <= node_idx;\n        sel_new", "dst_way <= push_way;\n        dst_idx <= node_idx;\n        sel_new", "fill moves"),
     ("parent_off_by_one", "em_engine", ".d    ({node, push_way, push_idx})", ".d    ({node ^ QUEUE_W'(1), push_way, push_idx})", "fill"),
-    ("search_one_node_short", "em_engine", "if (queue_rd == queue_wr) begin", "if (queue_rd + 1 >= queue_wr) begin", "fill proof:core_path"),
+    ("search_ends_early", "em_engine", "if (queue_rd == queue_wr) begin", "if (queue_rd == queue_wr || queue_rd[1]) begin", "fill"),
     ("search_keeps_roots_only", "em_engine", "assign push = state == PUSH && ", "assign push = state == PUSH && !searching && ", "fill"),
     ("root_limit", "em_engine", "node < QUEUE_W'(WAYS) ?", "node <= QUEUE_W'(WAYS) ?", "fill moves"),
     ("entry_number_moves_wrong", "em_engine", "NODE_KEY: begin\n        hkey      <= HKEY_W'(sel_key);\n        ent_epoch <= sel_epoch;", "NODE_KEY: begin\n        hkey      <= HKEY_W'(sel_key);\n        ent_epoch <= !sel_epoch;", "moves fill"),
@@ -54,7 +53,6 @@ MUTANTS = [
     ("epoch_never_changes", "em_engine", "{ent_epoch ^ cnt_match, ent_id}", "{ent_epoch, ent_id}", "random_operations counters"),
     ("epoch_always_changes", "em_engine", "{ent_epoch ^ cnt_match, ent_id}", "{!ent_epoch, ent_id}", "counters random_operations"),
     ("drain_too_short", "em_engine", "DRAIN = 4'd3", "DRAIN = 4'd0", "random_operations counters"),
-    ("no_write_bypass", "em_lookup", "c_used[WAYS]  <= wr_valid && |meets;", "c_used[WAYS]  <= 1'b0;", "moves proof:core_step"),
     ("stale_word_used", "em_lookup", "q_valid[w] && !meets[w];", "q_valid[w];", "moves random_operations proof:core_step"),
     ("no_value_bypass", "em_lookup", "assign res_value = val_meets ? val_d : val_q;", "assign res_value = val_q;", "update_storm"),
     ("key_byte_ignored", "em_lookup", "hits[w]  = c_used[w] && &c_eq[w];", "hits[w]  = c_used[w] && &(c_eq[w] | GROUPS'(2));", "fill random_operations proof:core_step"),
@@ -111,18 +109,18 @@ def apply(name: str, rtl: Path) -> None:
         assert a in text
         text = text.replace(a, "assign wr_valid  = !clr && op_code != OP_DELETE && state != GONE && state != GONE_GAP;")
     if name == "move_breaks_first":
-        # At the end of the search the entry is removed, then it is written to its new place.
-        a = "assign wr_valid  = !clr && op_code != OP_DELETE;"
-        text = text.replace(a, "assign wr_valid  = !clr && op_code != OP_DELETE && state != NODE_KEY && state != HASH;")
-        a = "|| state == MOVE;"
-        assert a in text
-        text = text.replace(a, "|| state == MOVE || state == NODE_KEY && moving;")
-        a = "way_we[w]  = clr || table_write && dst_way[w];"
-        assert a in text
-        text = text.replace(a, "way_we[w]  = clr || table_write && (state == NODE_KEY ? node_way[w] : dst_way[w]);")
-        a = "own_idx = dst_idx;"
-        text = text.replace(a, "own_idx = state == NODE_KEY ? node_idx : dst_idx;")
-        text = text.replace("if (!moving) dst_way <= node_way;", "")
+        # The entry leaves its old place at GONE and gets to its new place at MOVE.
+        for a, b in (
+            GONE_STATE,
+            ("      default: state <= IDLE;", GONE.replace("WRITE;", "MOVE;").replace("sel_new <= 1'b0;", "")),
+            ("state <= |free ? MOVE : PUSH;", "state <= |free ? GONE : PUSH;"),
+            ("|| state == MOVE;", "|| state == MOVE || state == GONE;"),
+            ("assign wr_valid  = !clr", "assign wr_valid  = state != GONE && state != GONE_GAP && !clr"),
+            ("table_write && dst_way[w]", "table_write && (state == GONE ? node_way[w] : dst_way[w])"),
+            ("own_idx = dst_idx;", "own_idx = state == GONE ? node_idx : dst_idx;"),
+        ):
+            assert a in text, a
+            text = text.replace(a, b, 1)
     path.write_text(text)
 
 

@@ -120,7 +120,7 @@ module em_core
       .lk_valid, .lk_key, .lk_len,
       .res_valid, .res_hit, .res_id, .res_value,
       .idx(lk_idx), .q_valid(a_valid), .q_epoch(a_epoch), .q_id(a_id), .q_key(a_key),
-      .wr_way(way_we), .wr_idx(way_idx), .wr_valid, .wr_epoch, .wr_id, .wr_key,
+      .wr_way(way_we), .wr_idx(way_idx),
       .val_we, .val_id(wr_id), .val_d(op_value),
       .val_addr, .val_q,
       .cnt_valid, .cnt_epoch, .cnt_len

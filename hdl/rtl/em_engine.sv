@@ -8,7 +8,7 @@
 // Breadth-first matters: the first chain found is a shortest one, so no place is in it twice.
 //
 // `op_*` inputs stay as they are from `op_valid` to the end of the clock of `op_done`: the engine
-// and the lookup pipeline read the key and the value from them.
+// and the lookup pipeline read the key and the value from them, in the clock of `op_done` too.
 module em_engine
   import em_pkg::*;
 #(
@@ -85,7 +85,6 @@ module em_engine
     NODE_READ,
     NODE_KEY,
     MOVE,
-    MOVE_GAP,
     MOVE_POP,
     CLEAR_WAIT,
     CLEAR,
@@ -382,11 +381,8 @@ module em_engine
         moving  <= 1'b1;
         dst_way <= node_way;
         dst_idx <= node_idx;
-        state   <= node < QUEUE_W'(WAYS) ? MOVE_GAP : MOVE_POP;
-      end
-      MOVE_GAP: begin
-        sel_new <= 1'b1;
-        state   <= WRITE;
+        sel_new <= node < QUEUE_W'(WAYS);
+        state   <= node < QUEUE_W'(WAYS) ? WRITE : MOVE_POP;
       end
       MOVE_POP: begin
         node  <= parent;

@@ -3,9 +3,11 @@
 //   key -> [hash RAM] -> (XOR) -> [way RAMs] -> [compare by byte] -> [hit, id] -> [value RAM] -> out
 //
 // All ways are read in one clock, so a lookup sees the table as it was between two writes. A way
-// that is written at the address that is read gives no defined word. The word written takes its
-// place (`wr_*`, which the engine keeps for one clock after the write). The value RAM is treated
-// alike. So a lookup sees the old or the new entry of a key, and each write is one step.
+// that is written at the address that is read gives no defined word: it counts as empty. That is
+// right for each write. A new key is not there yet; a removed key is gone; a copy that a move makes
+// is not there yet, and its old place is; a word that is overwritten has its copy in another way.
+// The value RAM gives the value that is written, which the engine keeps for one clock after the
+// write. So a lookup sees the old or the new state of a key, and each write is one step.
 module em_lookup #(
     parameter int unsigned KEY_W    = 32,
     parameter int unsigned VAL_W    = 64,
@@ -34,10 +36,6 @@ module em_lookup #(
     // What the engine writes.
     input  logic [WAYS-1:0]            wr_way,
     input  logic [WAYS-1:0][IDX_W-1:0] wr_idx,
-    input  logic                       wr_valid,
-    input  logic                       wr_epoch,
-    input  logic [ID_W-1:0]            wr_id,
-    input  logic [KEY_W-1:0]           wr_key,
     input  logic                       val_we,
     input  logic [ID_W-1:0]            val_id,
     input  logic [VAL_W-1:0]           val_d,
@@ -76,12 +74,12 @@ module em_lookup #(
     if (rst) p_valid <= '0;
   end
 
-  // Compare. Source WAYS is the word that the engine wrote.
+  // Compare.
   logic                          c_valid, c_live;
   logic [LEN_W-1:0]              c_len;
-  logic [WAYS:0][GROUPS-1:0]     c_eq;
-  logic [WAYS:0]                 c_used, c_epoch;
-  logic [WAYS:0][ID_W-1:0]       c_id;
+  logic [WAYS-1:0][GROUPS-1:0]   c_eq;
+  logic [WAYS-1:0]               c_used, c_epoch;
+  logic [WAYS-1:0][ID_W-1:0]     c_id;
 
   always_ff @(posedge clk) begin
     c_valid <= p_valid[PRE];
@@ -93,10 +91,6 @@ module em_lookup #(
       c_epoch[w] <= q_epoch[w];
       c_id[w]    <= q_id[w];
     end
-    c_eq[WAYS]    <= match(wr_key, p_key[PRE]);
-    c_used[WAYS]  <= wr_valid && |meets;
-    c_epoch[WAYS] <= wr_epoch;
-    c_id[WAYS]    <= wr_id;
     if (rst) c_valid <= 1'b0;
   end
 
@@ -104,14 +98,14 @@ module em_lookup #(
   logic             d_valid, d_hit, d_epoch;
   logic [LEN_W-1:0] d_len;
   logic [ID_W-1:0]  d_id;
-  logic [WAYS:0]    hits;
+  logic [WAYS-1:0]  hits;
   logic             or_epoch;
   logic [ID_W-1:0]  or_id;
 
   always_comb begin
     or_epoch = 1'b0;
     or_id    = '0;
-    for (int unsigned w = 0; w <= WAYS; w++) begin
+    for (int unsigned w = 0; w < WAYS; w++) begin
       hits[w]  = c_used[w] && &c_eq[w];
       or_epoch |= hits[w] && c_epoch[w];
       or_id    |= c_id[w] & {ID_W{hits[w]}};
