@@ -21,14 +21,14 @@ HDL = Path(__file__).resolve().parent
 BUILD = HDL / "build" / "report"
 CORE = "em_pkg em_ram em_ram_sdp em_hash em_counters em_lookup em_engine em_core".split()
 TABLE = [*CORE, "em_arbiter", "em_axil", "em_table"]
-# (top, parameters)
+# (top, parameters, place and route)
 DESIGNS = [
-    ("em_core", dict(IDX_W=8)),
-    ("em_core", dict(IDX_W=8, HASH_REG=0)),
-    ("em_core", dict(IDX_W=8, VAL_W=32, PKT_W=32, BYTE_W=32)),
-    ("em_table", dict(IDX_W=8, PORTS=1)),
-    ("em_table", dict(IDX_W=8, PORTS=4)),
-    ("em_core", dict(IDX_W=12)),
+    ("em_core", dict(IDX_W=8), True),
+    ("em_core", dict(IDX_W=8, HASH_REG=0), True),
+    ("em_core", dict(IDX_W=8, VAL_W=32, PKT_W=32, BYTE_W=32), False),
+    ("em_table", dict(IDX_W=8, PORTS=1), True),
+    ("em_table", dict(IDX_W=8, PORTS=4), False),
+    ("em_core", dict(IDX_W=12), False),
 ]
 # Block RAM of parts: name, BRAM (36 Kbit), URAM (288 Kbit). From the vendor's selection guides.
 PARTS = [
@@ -112,18 +112,18 @@ def main() -> None:
     print("## ECP5 (LFE5U-85F-8, yosys synth_ecp5, nextpnr-ecp5)\n")
     print("| core | parameters | LUT4 | FF | CCU2C | DP16KD | Fmax MHz (seeds: min .. max) |")
     print("|---|---|---:|---:|---:|---:|---|")
-    for i, (top, params) in enumerate(designs):
+    for i, (top, params, route) in enumerate(designs):
         c = synth(top, params, "ecp5", f"ecp5_{i}")
-        f = sorted(fmax(f"ecp5_{i}", s) for s in seeds)
+        f = sorted(fmax(f"ecp5_{i}", s) for s in seeds) if route else []
         print(
             f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} | {c.get('LUT4', 0)} | {c.get('TRELLIS_FF', 0)} "
-            f"| {c.get('CCU2C', 0)} | {c.get('DP16KD', 0)} | {f[0]:.1f} .. {f[-1]:.1f} |",
+            f"| {c.get('CCU2C', 0)} | {c.get('DP16KD', 0)} | {f'{f[0]:.1f} .. {f[-1]:.1f}' if f else '-'} |",
             flush=True,
         )
     print("\n## UltraScale+ (yosys synth_xilinx -family xcup; no place and route, no Fmax)\n")
     print("| core | parameters | LUT | FF | CARRY | RAMB18 | RAMB36 | URAM |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    for i, (top, params) in enumerate(designs):
+    for i, (top, params, route) in enumerate(designs):
         c = synth(top, params, "xcup", f"xcup_{i}")
         lut = sum(n for k, n in c.items() if re.fullmatch(r"LUT[1-6]|INV", k))
         ff = sum(n for k, n in c.items() if k.startswith("FD"))

