@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Synthesis report of the exact-match table.
 
-    hdl/report_table.py [--quick] [--seeds N]
+    hdl/report_table.py [--quick] [--no-route] [--seeds N]
 
 For Xilinx UltraScale+ by yosys alone (LUT, FF, BRAM, URAM, levels are not known); for ECP5 by yosys and
 nextpnr (LFE5U-85F, speed grade 8, ports not bound to pins), with the spread of Fmax over the seeds.
@@ -102,6 +102,7 @@ def sessions() -> None:
 def main() -> None:
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seeds", type=int, default=3)
+    ap.add_argument("--no-route", action="store_true", help="synthesis only")
     ap.add_argument("--quick", action="store_true", help="the first design only, one seed")
     args = ap.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -114,7 +115,7 @@ def main() -> None:
     print("|---|---|---:|---:|---:|---:|---|")
     for i, (top, params, route) in enumerate(designs):
         c = synth(top, params, "ecp5", f"ecp5_{i}")
-        f = sorted(fmax(f"ecp5_{i}", s) for s in seeds) if route else []
+        f = sorted(fmax(f"ecp5_{i}", s) for s in seeds) if route and not args.no_route else []
         print(
             f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} | {c.get('LUT4', 0)} | {c.get('TRELLIS_FF', 0)} "
             f"| {c.get('CCU2C', 0)} | {c.get('DP16KD', 0)} | {f'{f[0]:.1f} .. {f[-1]:.1f}' if f else '-'} |",
