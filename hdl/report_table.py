@@ -30,7 +30,7 @@ DESIGNS = [
     ("em_table", dict(IDX_W=8, PORTS=4), False),
     ("em_core", dict(IDX_W=12), False),
 ]
-# Block RAM of parts: name, BRAM (36 Kbit), URAM (288 Kbit). From the vendor's selection guides.
+# Block RAM of parts: name, BRAM (36 Kbit), URAM (288 Kbit), as the vendors state them.
 PARTS = [
     ("ECP5 LFE5U-85F", "208 EBR of 18 Kbit", 208 * 18, 0),
     ("Kintex UltraScale+ KU5P", "480 BRAM, 64 URAM", 480 * 36, 64 * 288),
@@ -59,7 +59,7 @@ def synth(top: str, params: dict[str, int], family: str, name: str) -> dict[str,
         (BUILD / f"{f}.sv").write_text((HDL / "rtl" / f"{f}.sv").read_text())
     flow = {
         "ecp5": f"synth_ecp5 -top {top} -no-rw-check -json {name}.json",
-        "xcup": f"synth_xilinx -family xcup -top {top} -flatten",
+        "xcup": f"synth_xilinx -family xcup -top {top} -flatten -noiopad",
     }[family]
     # A read that meets a write has no defined value (em_ram.sv): no logic for it.
     (BUILD / f"{name}.ys").write_text(
@@ -126,7 +126,7 @@ def main() -> None:
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for i, (top, params, route) in enumerate(designs):
         c = synth(top, params, "xcup", f"xcup_{i}")
-        lut = sum(n for k, n in c.items() if re.fullmatch(r"LUT[1-6]|INV", k))
+        lut = sum(n for k, n in c.items() if re.fullmatch(r"LUT[1-6]|INV|SRL16E", k))
         ff = sum(n for k, n in c.items() if k.startswith("FD"))
         ram = {k: sum(n for t, n in c.items() if t.startswith(k)) for k in ("CARRY", "RAMB18", "RAMB36", "URAM")}
         print(f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} | {lut} | {ff} | " + " | ".join(str(v) for v in ram.values()) + " |", flush=True)
