@@ -193,7 +193,24 @@ async def the_bus_answers_errors_with_slverr(dut: Any) -> None:
     assert await registers.read(0x4) == (OKAY, 4 << 16 | 16 << 8 | width)
     for address in (0x1, 0x2, 0x3, 0x14, 0x7C, 0x100, 0x200, 0x300, 0x400, 0x940, 0x80C, 0xFFC):
         assert await registers.read(address) == (SLVERR, 0), hex(address)
-    for address in (0x0, 0x4, 0x9, 0xA, 0xB, 0x14, 0x80, 0x218, 0x448, 0x600, 0x800, 0xFFC):
+    for address in (
+        0x0,
+        0x4,
+        0x9,
+        0xA,
+        0xB,
+        0x14,
+        0x80,
+        0x201,
+        0x202,
+        0x203,
+        0x218,
+        0x401,
+        0x448,
+        0x600,
+        0x800,
+        0xFFC,
+    ):
         assert await registers.write(address, 0) == SLVERR, hex(address)
     # Less than a word, and a value that means nothing.
     for strobe in range(15):

@@ -27,6 +27,9 @@ pub enum StoreError {
     /// Another process has the store open.
     #[error("{0}: another process uses this store")]
     InUse(PathBuf),
+    /// The folder of a store that is in use was deleted or moved away; another process may have begun a store there.
+    #[error("{0}: the folder of the store was deleted or moved away, and is not this process's now")]
+    Taken(PathBuf),
     /// Octets that were written and acknowledged are not what they were.
     #[error(
         "{path}: {what}: acknowledged state is damaged; `kaido store check` says what is, `kaido store repair` keeps the rest"

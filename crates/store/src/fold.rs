@@ -222,11 +222,9 @@ impl StoreFiles {
     fn write_anew(&mut self, snapshot: &mut Snapshot) -> Result<(), StoreError> {
         let Place { folder, durability, .. } = &self.place;
         fs::create_dir_all(folder).map_err(StoreError::file(folder, "make the folder of the store"))?;
-        match lock(folder) {
-            Ok(other) => self.locks.add(other),
-            // By this process: it is where it was.
-            Err(StoreError::InUse(_)) => {}
-            Err(error) => return Err(error),
+        if !self.locks.hold(folder) {
+            // Another process may have begun a store here.
+            self.locks.add(lock(folder)?);
         }
         snapshot.write_anew(*durability)?;
         self.mark.write(folder)?;

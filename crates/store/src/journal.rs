@@ -273,6 +273,9 @@ impl Journal {
 
     /// Begins a segment.
     fn begin(&mut self, first_batch: u64) -> Result<OpenSegment, StoreError> {
+        if self.locks.as_ref().is_some_and(|locks| !locks.hold(&self.place.folder)) {
+            return Err(StoreError::Taken(self.place.folder.clone()));
+        }
         let number = self.next_segment;
         let path = path_of(&self.place.folder, number);
         let mut options = OpenOptions::new();

@@ -1,6 +1,7 @@
 //! Where a store is, whose it is, and who has it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,6 +57,14 @@ impl Locks {
 
     pub(crate) fn add(&self, lock: File) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+    }
+
+    /// Whether a folder's lock is one of them: it may have been deleted, and another process may have made its own.
+    pub(crate) fn hold(&self, folder: &Path) -> bool {
+        let identity = |file: &Metadata| (file.dev(), file.ino());
+        let Ok(there) = std::fs::metadata(folder.join(LOCK)) else { return false };
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter().any(|file| file.metadata().is_ok_and(|own| identity(&own) == identity(&there)))
     }
 }
 

@@ -110,3 +110,31 @@ fn what_is_folded_is_closed() {
         open.filter(|path| path.starts_with(&folder.0) && path.to_string_lossy().contains("journal-"));
     assert_eq!(of_store.count(), 1, "the last is written to");
 }
+
+/// Who finds another's store where its own was leaves it alone, and acknowledges nothing.
+#[test]
+fn a_folder_that_another_has_taken_is_left_alone() {
+    let folder = Folder::new();
+    let (mut journal, _, _heard) = in_use(&folder, Durability::Process);
+    let (mut other, _, _of_other) = loop {
+        fs::remove_dir_all(&folder.0).unwrap();
+        // Unless the first has made its own again by now.
+        if let Ok((journal, recovery)) = open(folder.config(Durability::Process)) {
+            drop((journal, recovery));
+            break begin(&folder, Durability::Process);
+        }
+    };
+    put(&other, Kind::Session, 1, b"of the other");
+    other.flush().unwrap();
+    turn_until(&mut journal, "it is seen", |journal| {
+        put(journal, Kind::Session, 2, b"of the first");
+        journal.status().is_failing
+    });
+    assert!(matches!(journal.flush(), Err(StoreError::Taken(_))));
+    drop(journal);
+    put(&other, Kind::Session, 3, b"of the other too");
+    other.flush().unwrap();
+    drop(other);
+    let (_journal, found, _heard) = begin(&folder, Durability::Process);
+    assert_eq!(found.keys().map(|&(_, key)| key).collect::<Vec<_>>(), [1, 3]);
+}

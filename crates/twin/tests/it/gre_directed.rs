@@ -25,17 +25,20 @@ fn uniform() -> Settings {
     settings
 }
 
+/// Class of service, outer and inner: it rises, or falls. With a hop count that falls too, the two carries of the checksum differ.
+const CLASSES: [[u8; 2]; 2] = [[0xb8, 0x10], [0x10, 0xb8]];
+
 /// IPv4 in GRE behind so many tags, whose class of service and hop count change; the inner checksum is what is said.
-fn tunnelled(tags: usize, sum: u16) -> Vec<u8> {
+fn tunnelled(tags: usize, [outer_class, inner_class]: [u8; 2], sum: u16) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     (0..tags).for_each(|tag| frame.extend([0x81, 0, 0, tag as u8]));
     frame.extend([8, 0]);
-    let mut outer = vec![0x45, 0xb8, 0, 52, 0, 0, 0, 0, 9, 47, 0, 0, 192, 0, 2, 1, 203, 0, 113, 1];
+    let mut outer = vec![0x45, outer_class, 0, 52, 0, 0, 0, 0, 9, 47, 0, 0, 192, 0, 2, 1, 203, 0, 113, 1];
     let outer_sum = checksum(&outer);
     outer[10..12].copy_from_slice(&outer_sum.to_be_bytes());
     frame.extend(outer);
     frame.extend([0, 0, 8, 0]);
-    frame.extend([0x45, 0x10, 0, 28, 0, 0, 0, 0, 64, 17]);
+    frame.extend([0x45, inner_class, 0, 28, 0, 0, 0, 0, 64, 17]);
     frame.extend(sum.to_be_bytes());
     frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
     frame
@@ -48,9 +51,9 @@ fn every_inner_checksum_changes_as_in_software() {
             continue;
         };
         // Behind two tags the checksum is in the second beat of 256 bits.
-        for tags in [0, 2] {
-            let frames: Vec<_> = (0..=u16::MAX).map(|sum| tunnelled(tags, sum)).collect();
-            let name = format!("{tags} tags");
+        for (tags, class) in [0, 2].into_iter().flat_map(|tags| CLASSES.map(|class| (tags, class))) {
+            let frames: Vec<_> = (0..=u16::MAX).map(|sum| tunnelled(tags, class, sum)).collect();
+            let name = format!("{tags} tags, {class:?}");
             let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, &name);
             assert!(events.iter().all(|event| *event == Event::Stripped));
         }
@@ -64,7 +67,9 @@ fn a_frame_of_one_beat_changes_nothing_of_the_next() {
             continue;
         };
         let frames: Vec<_> = (1..=size.octets())
-            .flat_map(|len| (0..3).flat_map(move |tags| [vec![0x5a; len], tunnelled(tags, 0x1234)]))
+            .flat_map(|len| {
+                (0..3).flat_map(move |tags| [vec![0x5a; len], tunnelled(tags, CLASSES[0], 0x1234)])
+            })
             .collect();
         for seed in 0..4 {
             let pressure = if seed == 0 { Pressure::NONE } else { Pressure::seeded(seed) };
@@ -91,7 +96,7 @@ fn reset_leaves_no_rule() {
         let Some(mut core) = crate::core("reset_leaves_no_rule", size) else { continue };
         core.configure(&uniform(), PortId(0)).unwrap();
         core.reset();
-        let frame = tunnelled(0, 0x1234);
+        let frame = tunnelled(0, CLASSES[0], 0x1234);
         let (outcomes, _timing) = core.run(std::slice::from_ref(&frame), Pressure::NONE).unwrap();
         assert_eq!(outcomes[0].disposition, Disposition::Out(frame));
     }
