@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from pathlib import Path
 HDL = Path(__file__).resolve().parent.parent
 ROOT = HDL.parent
 WORK = ROOT / "target" / "hdl" / "mutant"
+# Octets of address space of a bench, and of what builds it.
+MEMORY = 8 << 30
 
 
 def apply(mutant: dict[str, str]) -> None:
@@ -38,10 +41,23 @@ def passes(command: list[str], more: dict[str, str]) -> bool:
     """Whether a command ends well on the copy."""
     environment = os.environ | {"KAIDO_HDL_RTL": str(WORK / "rtl")} | more
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            preexec_fn=bounded,
+        )
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
+
+
+def bounded() -> None:
+    """A bench that a fault has wait for ever takes memory all the while."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def rust() -> bool:
