@@ -1,13 +1,13 @@
 //! Where a store is, whose it is, and who has it.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::StoreError;
+use crate::watch::identity_of;
 
 /// The format of journal and snapshot.
 pub(crate) const FORMAT: u32 = 1;
@@ -61,10 +61,11 @@ impl Locks {
 
     /// Whether a folder's lock is one of them: it may have been deleted, and another process may have made its own.
     pub(crate) fn hold(&self, folder: &Path) -> bool {
-        let identity = |file: &Metadata| (file.dev(), file.ino());
-        let Ok(there) = std::fs::metadata(folder.join(LOCK)) else { return false };
+        let Ok(there) = std::fs::metadata(folder.join(LOCK)).map(|file| identity_of(&file)) else {
+            return false;
+        };
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.iter().any(|file| file.metadata().is_ok_and(|own| identity(&own) == identity(&there)))
+        held.iter().any(|file| file.metadata().is_ok_and(|own| identity_of(&own) == there))
     }
 }
 

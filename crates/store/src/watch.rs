@@ -29,6 +29,7 @@ impl WatchedFile {
     }
 }
 
-fn identity_of(file: &Metadata) -> (u64, u64) {
+/// What no other file has at the same time: of another file in its place it differs.
+pub(crate) fn identity_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
