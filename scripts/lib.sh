@@ -78,12 +78,14 @@ end_lanes() {
     local name pid late=()
     for name in "${!lanes[@]}"; do
         pid=${lanes[$name]}
+        if kill -INT -- "-$pid" 2>/dev/null; then
+            (sleep 20 && kill -KILL -- "-$pid") >/dev/null 2>&1 &
+            late+=($!)
+            wait "$pid" || true
+        fi
+        # What failed in it is in what it prints at its end.
         say "The lane $name is ended"
         cat "$lanes_dir/$name"
-        kill -INT -- "-$pid" 2>/dev/null || continue
-        (sleep 20 && kill -KILL -- "-$pid") >/dev/null 2>&1 &
-        late+=($!)
-        wait "$pid" || true
     done
     [[ ${#late[@]} -eq 0 ]] || kill "${late[@]}" 2>/dev/null || true
     [[ -z $lanes_dir ]] || rm -rf "$lanes_dir"
