@@ -1,8 +1,9 @@
 //! The CPU's performance counters around the rounds of one thread.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use perf_event::events::{Event, Hardware};
+use perf_event::{Builder, Counter};
 use serde::Serialize;
 
 /// What the counters gave, or why they did not.
@@ -20,75 +21,48 @@ pub struct PmuResult {
     pub cache_misses_per_packet: Option<f64>,
 }
 
-/// `PERF_TYPE_HARDWARE` and its cycles, instructions and cache misses.
-const HARDWARE: u32 = 0;
-pub(super) const CPU_EVENTS: [(u32, u64); 3] = [(HARDWARE, 0), (HARDWARE, 1), (HARDWARE, 3)];
-
-const ENABLE: libc::c_ulong = 0x2400;
-const DISABLE: libc::c_ulong = 0x2401;
-const DISABLED: u64 = 1;
-const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 3 << 5;
-
-/// `struct perf_event_attr` of the size of its first version.
-#[repr(C)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample: [u64; 3],
-    flags: u64,
-    rest: [u64; 2],
-}
-const _: () = assert!(size_of::<Attributes>() == 64);
+/// What is counted of a worker.
+pub(super) const CPU_EVENTS: [Hardware; 3] =
+    [Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS, Hardware::CACHE_MISSES];
 
 /// Three counters of the thread that opened them, which stand still at first.
 #[derive(Debug)]
-pub(super) struct Counters([OwnedFd; 3]);
+pub(super) struct Counters([Counter; 3]);
 
 impl Counters {
     /// Opens counters of this thread.
     ///
     /// # Errors
     /// What the kernel says when it has no such counters, or gives them to no one.
-    pub(super) fn open(events: [(u32, u64); 3]) -> io::Result<Self> {
+    pub(super) fn open(events: [impl Event; 3]) -> io::Result<Self> {
         let [cycles, instructions, misses] = events.map(open_one);
         Ok(Self([cycles?, instructions?, misses?]))
     }
 
     /// Has them count while `work` is done.
-    pub(super) fn around<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.tell(ENABLE);
+    pub(super) fn around<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        // The kernel refuses it for what is no counter alone.
+        self.0.iter_mut().for_each(|counter| counter.enable().expect("a counter counts"));
         let done = work();
-        self.tell(DISABLE);
+        self.0.iter_mut().for_each(|counter| counter.disable().expect("a counter stands still"));
         done
-    }
-
-    fn tell(&self, request: libc::c_ulong) {
-        for counter in &self.0 {
-            // SAFETY: our descriptor of a counter; the request takes a number. It fails only for what is no counter.
-            unsafe { libc::ioctl(counter.as_raw_fd(), request, 0) };
-        }
     }
 
     /// Their counts.
     ///
     /// # Errors
     /// When one cannot be read.
-    pub(super) fn read(&self) -> io::Result<[u64; 3]> {
+    pub(super) fn read(&mut self) -> io::Result<[u64; 3]> {
         let mut counts = [0; 3];
-        for (counter, count) in self.0.iter().zip(&mut counts) {
-            let mut bytes = [0; 8];
-            if rustix::io::read(counter, &mut bytes)? != 8 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            *count = u64::from_ne_bytes(bytes);
+        for (counter, count) in self.0.iter_mut().zip(&mut counts) {
+            *count = counter.read()?;
         }
         Ok(counts)
     }
 }
 
 /// Does `work`, counted where there are counters.
-pub(super) fn counted<T>(counters: &Result<Counters, String>, work: impl FnOnce() -> T) -> T {
+pub(super) fn counted<T>(counters: &mut Result<Counters, String>, work: impl FnOnce() -> T) -> T {
     match counters {
         Ok(counters) => counters.around(work),
         Err(_) => work(),
@@ -103,18 +77,9 @@ pub(crate) fn probe() -> io::Result<()> {
     open_one(CPU_EVENTS[0]).map(drop)
 }
 
-fn open_one((kind, config): (u32, u64)) -> io::Result<OwnedFd> {
-    let flags = DISABLED | EXCLUDE_KERNEL_AND_HYPERVISOR;
-    let attributes = Attributes { kind, size: 64, config, sample: [0; 3], flags, rest: [0; 2] };
-    // SAFETY: the structure is as the kernel knows it, of the size it states, and only read; this thread (0) on any
-    // CPU (-1), no group, no flags.
-    let opened =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(&attributes), 0, -1, -1, 0) };
-    match i32::try_from(opened) {
-        // SAFETY: just opened, and nobody else's.
-        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+/// A counter of this thread, in user space alone, that stands still.
+fn open_one(event: impl Event) -> io::Result<Counter> {
+    Builder::new(event).exclude_kernel(true).exclude_hv(true).build()
 }
 
 impl PmuResult {
@@ -153,14 +118,16 @@ impl PmuResult {
 
 #[cfg(test)]
 mod tests {
+    use perf_event::events::Software;
+
     use super::*;
 
-    /// Counters of the kernel's own, which need no PMU: context switches, page faults, and the task's clock.
-    const SOFTWARE: [(u32, u64); 3] = [(1, 3), (1, 2), (1, 1)];
+    /// Counters of the kernel's own, which need no PMU.
+    const SOFTWARE: [Software; 3] = [Software::CONTEXT_SWITCHES, Software::PAGE_FAULTS, Software::TASK_CLOCK];
 
     #[test]
     fn counters_count_only_what_is_between() {
-        let Ok(counters) = Counters::open(SOFTWARE) else {
+        let Ok(mut counters) = Counters::open(SOFTWARE) else {
             return eprintln!("SKIPPED counters_count_only_what_is_between: perf_event_open is not allowed");
         };
         let burn = || (0..2_000_000u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));

@@ -115,7 +115,7 @@ impl<'p> RoundBarrier<'p> {
             }
             self.barrier.wait();
             if self.done.load(Ordering::Acquire) {
-                return runner.map(|runner| runner.told());
+                return runner.map(|mut runner| runner.told());
             }
         }
     }
@@ -214,7 +214,7 @@ impl Runner<'_> {
         }
     }
 
-    fn told(&self) -> WorkerSummary {
+    fn told(&mut self) -> WorkerSummary {
         match self {
             Self::Own(worker_lane) => WorkerSummary {
                 latency: worker_lane.latency.clone(),

@@ -75,7 +75,7 @@ impl<'p> Sharer<'p> {
             told = mine;
             all >= packets
         };
-        let taken = counted(&self.counters, || timed(|| drive(worker, &mut is_done)).1);
+        let taken = counted(&mut self.counters, || timed(|| drive(worker, &mut is_done)).1);
         Round {
             ns: taken.ns,
             busy_ns: taken.ns,
@@ -91,10 +91,10 @@ impl<'p> Sharer<'p> {
         }
     }
 
-    pub(super) fn counts(&self) -> Result<[u64; 3], String> {
+    pub(super) fn counts(&mut self) -> Result<[u64; 3], String> {
         self.counters
-            .as_ref()
-            .map_err(Clone::clone)
+            .as_mut()
+            .map_err(|reason| reason.clone())
             .and_then(|counters| counters.read().map_err(|error| error.to_string()))
     }
 }

@@ -162,7 +162,7 @@ impl<'p> PointWorker<'p> {
         // The ports take the frames over.
         self.worker.step();
         let worker = &mut self.worker;
-        let taken = counted(&self.counters, || timed(|| drive(worker, |_| true)).1);
+        let taken = counted(&mut self.counters, || timed(|| drive(worker, |_| true)).1);
         come.want();
         leave.want();
         self.worker.step();
@@ -192,7 +192,7 @@ impl<'p> PointWorker<'p> {
         let began = *at;
         clock.go_on(began);
         let worker = &mut self.worker;
-        counted(&self.counters, || drive(worker, |_| come.is_empty()));
+        counted(&mut self.counters, || drive(worker, |_| come.is_empty()));
         *at = clock.now();
         come.want();
         leave.want();
@@ -254,10 +254,10 @@ impl<'p> PointWorker<'p> {
         }
     }
 
-    pub(super) fn counts(&self) -> Result<[u64; 3], String> {
+    pub(super) fn counts(&mut self) -> Result<[u64; 3], String> {
         self.counters
-            .as_ref()
-            .map_err(Clone::clone)
+            .as_mut()
+            .map_err(|reason| reason.clone())
             .and_then(|counters| counters.read().map_err(|error| error.to_string()))
     }
 }

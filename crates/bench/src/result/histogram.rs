@@ -1,40 +1,25 @@
 //! Latencies: a histogram of high dynamic range, and jitter.
-//!
-//! Values below 256 ns have a bucket each; above, every power of two is cut into 128 buckets, so that a value is known to
-//! better than 0.8 %. Memory follows the largest value seen: 35 KB at 18 minutes.
 
+use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Serialize};
 
-/// Buckets of a power of two.
-const SUB_BITS: u32 = 7;
-const SUB: u64 = 1 << SUB_BITS;
+/// Decimal digits to which a value is known: every power of two is cut into 128 buckets, so that is to 0.8 %.
+const DIGITS: u8 = 2;
 /// Larger values count as this: what a trailer's stamp can tell, about 18 minutes in nanoseconds.
 const VALUE_MAX: u64 = (1 << 40) - 1;
 
 /// How often which value came, in nanoseconds. In serde: pairs of the least value of a bucket and its count.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Memory follows the largest value seen: 35 KB at 18 minutes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
-pub struct Histogram {
-    /// By bucket, as far as the largest value seen.
-    counts: Vec<u64>,
-    total: u64,
-}
+pub struct Histogram(Hdr<u64>);
 
-/// The bucket of a value.
-#[inline]
-#[allow(clippy::cast_possible_truncation)] // At most 4352.
-fn bucket(value: u64) -> usize {
-    let value = value.min(VALUE_MAX);
-    let shift = (64 - SUB_BITS - 1).saturating_sub(value.leading_zeros());
-    (u64::from(shift) * SUB + (value >> shift)) as usize
-}
-
-/// The least and the greatest value of a bucket.
-fn bounds(bucket: usize) -> (u64, u64) {
-    let bucket = bucket as u64;
-    let shift = (bucket / SUB).saturating_sub(1);
-    let low = (bucket - shift * SUB) << shift;
-    (low, low + (1 << shift) - 1)
+impl Default for Histogram {
+    fn default() -> Self {
+        // It refuses more than five digits alone.
+        Self(Hdr::new(DIGITS).expect("two digits"))
+    }
 }
 
 impl Histogram {
@@ -46,50 +31,30 @@ impl Histogram {
 
     #[inline]
     fn add(&mut self, value: u64, count: u64) {
-        let bucket = bucket(value);
-        if bucket >= self.counts.len() {
-            self.grow(bucket);
-        }
-        self.counts[bucket] += count;
-        self.total += count;
-    }
-
-    #[cold]
-    fn grow(&mut self, bucket: usize) {
-        self.counts.resize(bucket + 1, 0);
+        // It grows as far as the greatest value that we give it.
+        self.0.record_n(value.min(VALUE_MAX), count).expect("a histogram grows");
     }
 
     /// Values counted.
     pub fn count(&self) -> u64 {
-        self.total
+        self.0.len()
     }
 
     /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
-        if other.counts.len() > self.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
-        }
-        self.counts.iter_mut().zip(&other.counts).for_each(|(ours, theirs)| *ours += theirs);
-        self.total += other.total;
+        self.0.add(&other.0).expect("a histogram grows");
     }
 
     /// The value that a share of all values (0 to 1) does not exceed: the greatest of its bucket. `None` without values.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A rank among the values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        let rank = ((self.total as f64 * share.clamp(0.0, 1.0)).ceil() as u64).max(1);
-        let mut seen = 0;
-        let place = self.counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        })?;
-        Some(bounds(place).1)
+        (!self.0.is_empty()).then(|| self.0.value_at_quantile(share))
     }
 
     /// Buckets that have values: least and greatest value, and how many, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(place, count)| {
-            let (low, high) = bounds(place);
-            (low, high, *count)
+        self.0.iter_recorded().map(|bucket| {
+            let value = bucket.value_iterated_to();
+            (self.0.lowest_equivalent(value), self.0.highest_equivalent(value), bucket.count_at_value())
         })
     }
 }
@@ -99,10 +64,7 @@ impl From<Vec<(u64, u64)>> for Histogram {
         let mut histogram = Self::default();
         for (value, count) in pairs {
             // Counts from a file may be anything.
-            let count = count.min(u64::MAX - histogram.total);
-            if count > 0 {
-                histogram.add(value, count);
-            }
+            histogram.add(value, count.min(u64::MAX - histogram.count()));
         }
         histogram
     }
@@ -137,7 +99,7 @@ impl Latency {
     /// Counts the latency of a packet; in the order of arrival, for jitter.
     #[inline]
     pub fn record(&mut self, ns: u64) {
-        self.min_ns = if self.histogram.total == 0 { ns } else { self.min_ns.min(ns) };
+        self.min_ns = if self.histogram.count() == 0 { ns } else { self.min_ns.min(ns) };
         self.max_ns = self.max_ns.max(ns);
         self.sum_ns = self.sum_ns.saturating_add(ns);
         if let Some(last) = self.last_ns.replace(ns) {
@@ -148,7 +110,7 @@ impl Latency {
 
     /// The mean; `None` without values.
     pub fn mean_ns(&self) -> Option<f64> {
-        (self.histogram.total > 0).then(|| self.sum_ns as f64 / self.histogram.total as f64)
+        (self.histogram.count() > 0).then(|| self.sum_ns as f64 / self.histogram.count() as f64)
     }
 
     /// As [`Histogram::quantile`], never beyond the greatest value itself.
@@ -158,7 +120,7 @@ impl Latency {
 
     /// Adds what another receiver of the same stream saw. The jitter is the mean of both, by their packets.
     pub fn merge(&mut self, other: &Self) {
-        let (ours, theirs) = (self.histogram.total, other.histogram.total);
+        let (ours, theirs) = (self.histogram.count(), other.histogram.count());
         if theirs == 0 {
             return;
         }
@@ -180,7 +142,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_value_lies_in_its_bucket_and_is_known_to_a_percent(value in 0..=VALUE_MAX) {
-            let (low, high) = bounds(bucket(value));
+            let histogram = Histogram::from(vec![(value, 1)]);
+            let (low, high, _) = histogram.buckets().next().unwrap();
             prop_assert!(low <= value && value <= high, "{low} {value} {high}");
             prop_assert!((high - low) as f64 <= value as f64 / 128.0);
         }
@@ -213,11 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn buckets_follow_one_another() {
-        for place in 0..bucket(VALUE_MAX) {
-            assert_eq!(bounds(place).1 + 1, bounds(place + 1).0, "bucket {place}");
-        }
-        assert_eq!(bucket(u64::MAX), bucket(VALUE_MAX));
+    fn the_greatest_value_is_the_last_that_is_told_apart() {
+        let histogram = Histogram::from(vec![(u64::MAX, 1), (VALUE_MAX, u64::MAX), (5, 2)]);
+        let all: Vec<_> = histogram.buckets().collect();
+        assert_eq!(all, [((1 << 40) - (1 << 32), VALUE_MAX, u64::MAX)]);
     }
 
     /// Conformance: RFC 3550 6.4.1 | The bench's jitter is the interarrival jitter
