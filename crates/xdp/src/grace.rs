@@ -4,9 +4,8 @@
 //! softirqs disabled, one at a time on a CPU. Waiting for RCU instead, as the update of an array of maps does, would take
 //! some 16 ms each time: too long for a control plane that ends a thousand sessions a second.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-
-use libbpf_rs::MapHandle;
 
 use crate::Error;
 use crate::maps::SharedArray;
@@ -42,7 +41,7 @@ impl Grace {
     }
 
     /// The array of readers.
-    pub fn map(&self) -> &MapHandle {
+    pub fn map(&self) -> BorrowedFd<'_> {
         self.readers.map()
     }
 

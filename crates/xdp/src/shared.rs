@@ -1,7 +1,7 @@
 //! BPF arrays that the program and this process both have mapped.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use libbpf_rs::{MapHandle, MapType};
@@ -68,7 +68,7 @@ fn out_of_range() -> Error {
 pub struct SharedArray<T> {
     // Before the map: unmapped first.
     mapping: Mapping,
-    map: MapHandle,
+    map: OwnedFd,
     len: u32,
     elements: std::marker::PhantomData<T>,
 }
@@ -85,13 +85,13 @@ impl<T> SharedArray<T> {
         let size = u32::try_from(size_of::<T>()).map_err(|_| out_of_range())?;
         let map = MapHandle::create(MapType::Array, Some(name), 4, size, len, &options)
             .map_err(Error::libbpf("creating a BPF array"))?;
-        Self::over(map, len)
+        Self::over(map.as_fd(), len)
     }
 
     /// The array of a descriptor, which another process has made as [`create`](Self::create) does.
     ///
     /// # Errors
-    /// [`Error::ForeignMap`] when its elements have another size; [`Error::Libbpf`], [`Error::Sys`].
+    /// [`Error::ForeignMap`] when its elements have another size; [`Error::Sys`].
     pub fn open(name: &'static str, fd: BorrowedFd<'_>) -> Result<Self, Error> {
         let info = bpf_map_info(fd)?;
         let is_ours = info.type_ == libbpf_sys::BPF_MAP_TYPE_ARRAY
@@ -100,11 +100,13 @@ impl<T> SharedArray<T> {
         if !is_ours {
             return Err(Error::ForeignMap { name });
         }
-        let map = MapHandle::from_map_id(info.id).map_err(Error::libbpf("opening a BPF map"))?;
-        Self::over(map, info.max_entries)
+        Self::over(fd, info.max_entries)
     }
 
-    fn over(map: MapHandle, len: u32) -> Result<Self, Error> {
+    /// By the descriptor itself: to open a map by its number takes CAP_SYS_ADMIN.
+    fn over(map: BorrowedFd<'_>, len: u32) -> Result<Self, Error> {
+        let action = "keeping a BPF map";
+        let map = map.try_clone_to_owned().map_err(|source| Error::Sys { action, source })?;
         let bytes = (len as usize * size_of::<T>()).next_multiple_of(page_size());
         let mapping = Mapping::new(map.as_fd(), bytes, 0, true)?;
         Ok(Self { mapping, map, len, elements: std::marker::PhantomData })
@@ -119,8 +121,8 @@ impl<T> SharedArray<T> {
     }
 
     /// The map.
-    pub fn map(&self) -> &MapHandle {
-        &self.map
+    pub fn map(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
     }
 
     /// How many elements there are.

@@ -47,9 +47,9 @@ impl Offload {
     /// # Errors
     /// [`Error::Pin`].
     pub fn pin(&self, folder: &PinFolder) -> Result<(), Error> {
-        folder.pin_next(CELLS, self.cells().map().as_fd())?;
-        folder.pin_next(BUCKETS, self.table.buckets().map().as_fd())?;
-        folder.pin_next(GROUPS, self.table.groups().map().as_fd())
+        folder.pin_next(CELLS, self.cells().map())?;
+        folder.pin_next(BUCKETS, self.table.buckets().map())?;
+        folder.pin_next(GROUPS, self.table.groups().map())
     }
 
     /// Descriptors of the tables, by [names](LeftTables::NAMES), for another process.
@@ -62,7 +62,7 @@ impl Offload {
             map.try_clone_to_owned().map_err(|source| Error::Sys { action, source })
         };
         let (buckets, groups) = (self.table.buckets().map(), self.table.groups().map());
-        Ok([copy(self.cells().map().as_fd())?, copy(buckets.as_fd())?, copy(groups.as_fd())?])
+        Ok([copy(self.cells().map())?, copy(buckets)?, copy(groups)?])
     }
 
     /// Has the tables that were pinned take the place of those of before, whose counts are known.

@@ -476,14 +476,14 @@ impl Offload {
             Some("offload_templates") => self.templates.map(),
             Some("offload_hops") => self.hops.map(),
             Some("offload_readers") => self.grace.map(),
-            Some("offload_own") => self.own.map(),
-            Some("offload_endpoints") => &self.endpoint_map,
-            Some("offload_neighbours") => &self.neighbour_map,
-            Some("offload_devices") => &self.devices,
-            Some("offload_events") => self.events.map(),
+            Some("offload_own") => self.own.map().as_fd(),
+            Some("offload_endpoints") => self.endpoint_map.as_fd(),
+            Some("offload_neighbours") => self.neighbour_map.as_fd(),
+            Some("offload_devices") => self.devices.as_fd(),
+            Some("offload_events") => self.events.map().as_fd(),
             _ => return Ok(()),
         };
-        map.reuse_fd(shared.as_fd()).map_err(Error::libbpf("sharing a BPF map"))
+        map.reuse_fd(shared).map_err(Error::libbpf("sharing a BPF map"))
     }
 
     fn cells(&self) -> &SharedArray<Cell> {
