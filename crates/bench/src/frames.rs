@@ -8,9 +8,6 @@
 //! and, over IPv4, that header's checksum.
 
 mod bearers;
-mod family;
-
-use std::net::Ipv4Addr;
 
 use arrayvec::ArrayVec;
 use kaido_engine::Frame;
@@ -18,38 +15,18 @@ use kaido_wire::{checksum, gtpu};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::bearers::bearers;
-pub use self::family::Family;
 use crate::BenchError;
+pub(crate) use crate::family::Family;
+pub(crate) use crate::network::{
+    ETHERNET, FIRST_UE, GNB, GNB_MAC, MTU, N3, N3_MAC, N6_MAC, QFI, ROUTER, ROUTER_MAC, SERVER, teid, ue,
+};
+use crate::network::{GTPU, TTL, UDP, field};
 use crate::shape::{Flow, Shape, VLAN_FIRST, tenant_of};
-
-/// Our GTP-U address, and the gNB's.
-pub(crate) const N3: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 1);
-pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 2);
-/// Our address towards the data network, and the next router's.
-pub(crate) const N6: Ipv4Addr = Ipv4Addr::new(192, 168, 6, 1);
-pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 6, 2);
-pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
-pub(crate) const N3_MAC: [u8; 6] = [2, 0, 0, 0, 3, 1];
-pub(crate) const GNB_MAC: [u8; 6] = [2, 0, 0, 0, 3, 2];
-pub(crate) const N6_MAC: [u8; 6] = [2, 0, 0, 0, 6, 1];
-pub(crate) const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 6, 2];
-/// The UE of session 0; the others follow.
-pub(crate) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// The QoS flow that every session marks.
-pub(crate) const QFI: u8 = 9;
-/// Largest IP packet that either port takes, in bytes.
-pub(crate) const MTU: u16 = 9000;
 
 /// Most sessions: the addresses of 10.0.0.0/8 behind the first UE.
 pub const SESSIONS_MAX: u32 = 16_777_000;
 /// Longest frame, in bytes: a large one of the frame pool with room for a tunnel behind it.
 pub const FRAME_BYTES_MAX: usize = 3600;
-
-pub(crate) const ETHERNET: usize = 14;
-const UDP: usize = 8;
-/// A GTP-U header with a PDU session container.
-const GTPU: usize = 16;
-const TTL: u8 = 64;
 
 /// Which way a packet goes, as seen by the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,15 +49,6 @@ impl Direction {
             Self::Downlink => "downlink",
         }
     }
-}
-
-pub(crate) fn ue(session: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(FIRST_UE.to_bits().wrapping_add(session))
-}
-
-/// TEID of a session, at both ends of its tunnel. Zero is reserved.
-pub(crate) fn teid(session: u32) -> u32 {
-    session.wrapping_add(1)
 }
 
 /// Frames of one direction, family, QoS flow and length.
@@ -198,7 +166,7 @@ impl Template {
                 let sum = !checksum::combine(&[self.sum, checksum::sum(&octets)]);
                 headers[inner + 10..inner + 12].copy_from_slice(&sum.to_be_bytes());
             }
-            Family::V6 => headers[at..at + 16].copy_from_slice(&family::ue_v6(ue).octets()),
+            Family::V6 => headers[at..at + 16].copy_from_slice(&crate::family::ue_v6(ue).octets()),
         }
     }
 
@@ -426,12 +394,6 @@ fn udp(out: &mut Vec<u8>, (src, dst): (u16, u16), len: usize) {
     out.extend(dst.to_be_bytes());
     out.extend(field(len));
     out.extend([0, 0]);
-}
-
-/// A length field. Frames are shorter than [`FRAME_BYTES_MAX`].
-#[allow(clippy::cast_possible_truncation)] // As above.
-fn field(len: usize) -> [u8; 2] {
-    (len as u16).to_be_bytes()
 }
 
 #[cfg(test)]

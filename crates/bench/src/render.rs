@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use crate::goal;
 use crate::kernel;
 use crate::machine::Machine;
-use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult, goal};
+use crate::report::{ChainResult, PathResult, Report, RunInfo, SessionResult};
 use crate::rings;
 use crate::shape::Shape;
 use crate::shared::SharedResult;

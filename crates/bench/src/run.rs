@@ -10,11 +10,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::cases::{Cases, chain_results, path_results};
 use crate::BenchError;
+use crate::goal;
 use crate::machine::{Machine, MachineState, cores, hugepages};
 use crate::memory::{Reservation, available, resident};
 use crate::node::{UpfNode, stopped};
 use crate::plan::Plan;
-use crate::report::{Report, RunInfo, SessionResult, SkippedCase, goal, hold_all};
+use crate::report::{Report, RunInfo, SessionResult, SkippedCase, hold_all};
 use crate::rounds::{FrameSets, sizes_for, touched_bytes};
 use crate::shape::Shape;
 use crate::workers::cpus_for_two;

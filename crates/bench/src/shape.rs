@@ -26,9 +26,10 @@ use serde::Serialize;
 
 pub(crate) use self::flows::{Flow, TENANTS, VLAN_FIRST, tenant_name, tenant_of};
 use self::flows::{SINGLE, SLICE, SLICE_TURNS, VOLTE, VOLTE_TURNS};
-use crate::frames::{Family, QFI, teid};
-use crate::node::{downlink_pdr, far, tunnel, uplink_pdr};
-use crate::report::goal;
+use crate::family::Family;
+use crate::goal;
+use crate::network::{QFI, teid};
+use crate::session_rules::{downlink_pdr, far, tunnel, uplink_pdr};
 
 /// AMBR of a session, in kbit/s: 1 Tbit/s.
 const AMBR_KBPS: u64 = 1_000_000_000;

@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::capture::captured;
 use crate::error::{DpdkError, reason};
-use crate::mbufs::MbufPool;
 use crate::{log, sys};
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -16,10 +16,19 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Debug)]
 pub struct Eal(Arc<Inner>);
 
+/// A pool of a closed device.
+pub(crate) trait RetiredPool: fmt::Debug + Send {
+    /// Frees it.
+    ///
+    /// # Safety
+    /// No device is open that could have one of its mbufs.
+    unsafe fn free(self: Box<Self>);
+}
+
 #[derive(Debug)]
 struct Inner {
     /// Pools of closed devices, of which another device may still have an mbuf.
-    retired: Mutex<Vec<MbufPool>>,
+    retired: Mutex<Vec<Box<dyn RetiredPool>>>,
 }
 
 /// The options that choose EAL threads.
@@ -108,8 +117,8 @@ impl Eal {
     }
 
     /// Keeps a pool of which not all mbufs have come back, until no device is left that could have one.
-    pub(crate) fn retire(&self, pool: MbufPool) {
-        self.0.retired.lock().unwrap_or_else(PoisonError::into_inner).push(pool);
+    pub(crate) fn retire(&self, pool: impl RetiredPool + 'static) {
+        self.0.retired.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(pool));
     }
 }
 

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 
 use kaido_engine::{Frame, FramePool, FrameSize, HEADROOM};
 
+use crate::eal::RetiredPool;
 use crate::error::{DpdkError, last_error, reason};
 use crate::memory::{BAD_IOVA, DpdkPool, Frames};
 use crate::{log, sys};
@@ -125,6 +126,13 @@ impl MbufPool {
             sys::rte_mempool_obj_iter(self.mempool.as_ptr(), Some(take_frame), (&raw mut frames).cast());
             sys::rte_mempool_free(self.mempool.as_ptr());
         }
+    }
+}
+
+impl RetiredPool for MbufPool {
+    unsafe fn free(self: Box<Self>) {
+        // SAFETY: by the caller's promise no device can have one of its mbufs.
+        unsafe { (*self).free() };
     }
 }
 

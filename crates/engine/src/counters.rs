@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::drop_reason::{DropReason, NUMBER_MAX};
 use crate::drop_table::DropTable;
+use crate::one_writer::add;
 use crate::polling::{PollCounters, PollTotals};
 use crate::port::PortId;
 use crate::shared::{SharedCounters, SharedTotals};
@@ -37,12 +38,6 @@ impl Default for PortCounters {
             drops: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
-}
-
-/// Adds without a locked instruction: each counter has one writer.
-#[inline]
-pub(crate) fn add(counter: &AtomicU64, count: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 impl PortCounters {

@@ -22,6 +22,7 @@ pub mod lent;
 mod limit;
 pub mod netlink;
 mod notifier;
+mod one_writer;
 mod pending;
 mod polling;
 mod pool;

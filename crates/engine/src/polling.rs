@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::counters::add;
+use crate::one_writer::add;
 
 /// Longest sleep whatever the function allows, so that a worker that is told to stop does.
 pub(crate) const SLEEP_CAP: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::batch::{BATCH_MAX, Batch};
-use crate::counters::add;
+use crate::one_writer::add;
 use crate::pool::PoolCache;
 use crate::port::Port;
 use crate::random::Random;

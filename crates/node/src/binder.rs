@@ -1,24 +1,23 @@
 //! Binds a port to its interface: sockets and programs, at the start and whenever the interface comes back.
 
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use kaido_engine::netlink::{self, Interface};
-use kaido_engine::port::{PacketPort, Port, TapConfig, TapPort, XdpOptions, XdpPool};
+use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool};
 use kaido_engine::steer::relay;
 use kaido_engine::{FramePool, PortId};
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, PinFolder, Program};
 use kaido_xsk::BindMode;
 
 use super::board::{PortState, PortView};
-use super::ports::{Interfaces, fault, receive_queues, routable, tap_config};
+use super::interfaces::{Interfaces, RESTART, make_tap, receive_queues, routable, tap_config, tap_device};
 use super::queues::{self, Plan, QueueFault};
 use super::trunk::{Queues, share};
 use crate::config::{Attach, CopyMode, Driver, PortConfig};
 use crate::ethtool::Ethtool;
-use crate::start_fault::StartFault;
+use crate::start_fault::{StartFault, fault};
 use crate::takeover::{Takeover, TakeoverFault};
 
 /// What a program that does not load lacks.
@@ -26,9 +25,6 @@ pub(crate) const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and C
 
 /// What the name of a pinned link begins with; the index of its interface follows, as a name may have characters that pins have not.
 pub const PINNED_LINK: &str = "link-";
-
-/// What is left to do where a port cannot be taken over.
-pub(crate) const RESTART: &str = "restart the node instead";
 
 /// Drivers whose packets come from the same machine, or from a guest of it.
 const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
@@ -313,7 +309,7 @@ impl Binder {
             Driver::AfPacket => self.open_packet(device).and_then(|queue| spread(device, queue, workers)),
             Driver::Tap | Driver::Dpdk => self.open_side(device, workers),
         };
-        match bound.and_then(|queues| share(device, queues)) {
+        match bound.and_then(|queues| share(&device.config, &device.vids, queues)) {
             Ok(queues) => Ok((device.wire().clone(), queues)),
             Err(fault) => {
                 device.set_wire(before);
@@ -482,28 +478,6 @@ fn is_long(pool: &FramePool, mtu: u32) -> bool {
 /// The name by which a port's packet socket is handed over.
 fn packet_name(config: &PortConfig) -> String {
     format!("packet socket of port {}", config.name.get_ref())
-}
-
-/// The name by which a TAP device is handed over.
-fn tap_device(name: &str) -> String {
-    format!("TAP device {name}")
-}
-
-/// Makes the TAP device of a port, or takes over the one that there is.
-pub(crate) fn make_tap(
-    port: &PortConfig,
-    config: &TapConfig,
-    takeover: &Takeover,
-) -> Result<TapPort, StartFault> {
-    let name = tap_device(&config.name);
-    let made = match takeover.descriptor(&name).map_err(|error| fault(port, error, RESTART))? {
-        Some(device) => TapPort::adopt(File::from(device), config),
-        None => TapPort::create(config),
-    };
-    let tap = made
-        .map_err(|error| fault(port, error, "a TAP device needs root or CAP_NET_ADMIN, and a free name"))?;
-    takeover.keep(&name, tap.device().descriptor());
-    Ok(tap)
 }
 
 /// The queue of a device that has one, for all workers.

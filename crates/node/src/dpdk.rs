@@ -3,9 +3,9 @@
 use kaido_dpdk::{DpdkError, DpdkOptions, DpdkPool, DpdkPort, Eal};
 use kaido_engine::FramePool;
 
-use super::ports::{DpdkQueue, fault};
+use super::interfaces::DpdkQueue;
 use crate::config::{Base, PortConfig};
-use crate::start_fault::StartFault;
+use crate::start_fault::{StartFault, fault};
 
 /// DPDK, started for the first port that is its.
 pub(crate) struct DpdkDevices<'c> {

@@ -24,10 +24,12 @@ use kaido_engine::port::GonePort;
 use kaido_engine::{Inbox, Port, PortChange, PortId, PortLink, Routes};
 use kaido_xdp::{ExitLink, Program};
 
+use super::binder::{Binder, Device};
 use super::board::{PortBoard, PortState};
-use super::ports::{Binder, Device, lock, routable};
+use super::interfaces::routable;
 use super::trunk::Queues;
 use crate::config::Driver;
+use crate::lock::lock;
 use crate::start_fault::StartFault;
 
 /// Longest wait for an event: how soon a word to stop is heard.

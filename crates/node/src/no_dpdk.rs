@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use kaido_engine::FramePool;
 
-use super::ports::{DpdkQueue, fault};
+use super::interfaces::DpdkQueue;
 use crate::config::{Base, PortConfig};
-use crate::start_fault::StartFault;
+use crate::start_fault::{StartFault, fault};
 
 /// No devices.
 pub(crate) struct DpdkDevices<'c>(PhantomData<&'c Base>);

@@ -3,22 +3,25 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kaido_engine::netlink::{self, Interface, InterfaceAddress, RouteWatcher, WatchSettings};
-use kaido_engine::port::{Port, TapConfig, TapPort};
+use kaido_engine::netlink::{Interface, InterfaceAddress, RouteWatcher, WatchSettings};
+use kaido_engine::port::Port;
 use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes};
 use kaido_xdp::{AttachMode, PinFolder, Program};
 
 pub use super::binder::{Binder, Device, PINNED_LINK};
-use super::binder::{NO_PROGRAM, make_tap, pin_link, spread};
+use super::binder::{NO_PROGRAM, pin_link, spread};
 use super::board::PortBoard;
-use super::dpdk::DpdkDevices;
+use super::interfaces::PortParts;
+pub use super::interfaces::{Interfaces, receive_queues, routable};
 use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
 use super::trunk::{Queues, share, trunks};
-use crate::config::{Base, Driver, PortConfig, Spanned};
+use crate::config::{Driver, PortConfig, Spanned};
+pub use crate::lock::lock;
 use crate::start_fault::StartFault;
-use crate::takeover::{Takeover, TakeoverFault};
+pub use crate::start_fault::fault;
+use crate::takeover::TakeoverFault;
 
 /// A worker's queue of a port, and where packets go that are not ours.
 pub type Queue = (Box<dyn Port>, KernelPath);
@@ -56,16 +59,6 @@ pub trait PortRequirements {
 
     /// Where packets out of AF_XDP sockets go that are the kernel's.
     fn kernel_path(&self) -> KernelPath;
-}
-
-/// The interfaces of the ports, in their order, with what had to be made for them. That of a VLAN is its TAP device.
-pub struct Interfaces<'c> {
-    /// What the configuration has for every function.
-    pub base: &'c Base,
-    /// By port.
-    pub interfaces: Vec<Interface>,
-    made: Vec<PortParts>,
-    pub(crate) takeover: Arc<Takeover>,
 }
 
 /// All ports, and what must live as long as they do.
@@ -129,40 +122,6 @@ impl LeftLinks {
     }
 }
 
-/// Why a port cannot be used, and how to mend it.
-pub fn fault(config: &PortConfig, fault: impl std::fmt::Display, help: impl Into<String>) -> StartFault {
-    StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
-}
-
-impl<'c> Interfaces<'c> {
-    /// Looks the interfaces up; TAP devices are made or taken over, and DPDK devices opened. Ports that `takes_all` are to receive
-    /// frames to every address.
-    pub fn look(
-        base: &'c Base,
-        pool: &'static FramePool,
-        takeover: &Arc<Takeover>,
-        takes_all: impl Fn(&PortConfig) -> bool,
-    ) -> Result<Self, StartFault> {
-        let mut dpdk = DpdkDevices::new(base, pool);
-        let ports = base.ports.iter().map(Spanned::get_ref);
-        let found = ports.map(|port| interface(port, &mut dpdk, takeover, takes_all(port)));
-        let (interfaces, made) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        Ok(Self { base, interfaces, made, takeover: takeover.clone() })
-    }
-
-    /// The ports and the interfaces by which their packets come and go.
-    pub fn wires(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
-        let wires = self.interfaces.iter().zip(&self.made);
-        let wires = wires.map(|(interface, made)| made.trunk.as_ref().unwrap_or(interface));
-        self.base.ports.iter().map(Spanned::get_ref).zip(wires)
-    }
-
-    /// The ports and their interfaces.
-    pub fn ports(&self) -> impl Iterator<Item = (&'c PortConfig, &Interface)> {
-        self.base.ports.iter().map(Spanned::get_ref).zip(&self.interfaces)
-    }
-}
-
 impl<P: Program + 'static> OpenPorts<P> {
     /// Opens every port; no program is attached yet.
     pub fn open(
@@ -202,7 +161,7 @@ impl<P: Program + 'static> OpenPorts<P> {
                     queue.into_iter().map(|queue| queue.queue).collect()
                 }
             };
-            for (&member, queues) in members.iter().zip(share(device, queues)?) {
+            for (&member, queues) in members.iter().zip(share(&device.config, &device.vids, queues)?) {
                 opened[member] = queues;
             }
             join(&mut devices, members);
@@ -271,7 +230,7 @@ impl<P: Program + 'static> OpenPorts<P> {
                 // Such ports were never left.
                 Driver::Dpdk => Vec::new(),
             };
-            for (&member, queues) in members.iter().zip(share(device, queues)?) {
+            for (&member, queues) in members.iter().zip(share(&device.config, &device.vids, queues)?) {
                 opened[member] = queues;
             }
         }
@@ -480,35 +439,6 @@ fn links_of<P: Program + 'static>(
     }
 }
 
-/// The lock of what is never left half done.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The addresses of an interface, but those of its link.
-pub fn routable(interface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
-    interface.addresses.iter().filter(|found| !found.link_local).map(|found| found.address)
-}
-
-/// How many queues an interface receives on.
-pub fn receive_queues(name: &str) -> usize {
-    let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
-    let names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter(|queue| queue.to_string_lossy().starts_with("rx-")).count().max(1)
-}
-
-/// The TAP device of a port, with an Ethernet address, and an MTU where the port has none.
-pub fn tap_config(port: &PortConfig, mac: Option<[u8; 6]>, mtu: Option<u32>) -> TapConfig {
-    TapConfig {
-        name: port.tap_name().unwrap_or_default(),
-        mac,
-        mtu: mtu.filter(|_| port.mtu.is_none()).unwrap_or_else(|| port.mtu()),
-        addresses: port.addresses.iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
-        // Behind other devices the kernel is the only neighbour.
-        arp: *port.driver.get_ref() != Driver::Tap,
-    }
-}
-
 /// Reads what programs have left to the kernel, by port. While ports are bound again they are not waited for.
 fn left_to_kernel<P: Program + 'static>(
     programs: Arc<Mutex<Vec<P>>>,
@@ -522,71 +452,6 @@ fn left_to_kernel<P: Program + 'static>(
         };
         Some(of_port.iter().map(|program| read(program).unwrap_or(0)).collect())
     }
-}
-
-/// What was made for a port before its interface could be looked up.
-#[derive(Default)]
-struct PortParts {
-    tap: Option<TapPort>,
-    dpdk: Option<DpdkQueue>,
-    /// The interface of which the port is a VLAN.
-    trunk: Option<Interface>,
-}
-
-/// The queue of a `dpdk` port.
-pub struct DpdkQueue {
-    /// The queue.
-    pub queue: Box<dyn Port>,
-    /// The device's Ethernet address.
-    pub mac: [u8; 6],
-    /// What it is.
-    pub how: String,
-}
-
-/// The interface of a port; a TAP device is made here, and a DPDK device opened, whose address the TAP device has. So it has the
-/// address of an interface of which the port is a VLAN.
-fn interface(
-    port: &PortConfig,
-    dpdk: &mut DpdkDevices<'_>,
-    takeover: &Takeover,
-    takes_all: bool,
-) -> Result<(Interface, PortParts), StartFault> {
-    let mut made = PortParts::default();
-    let (mut mac, mut mtu) = (None, None);
-    if *port.driver.get_ref() == Driver::Dpdk {
-        takeover.refuse(port.name.get_ref());
-        let queue = dpdk.open(port, takes_all)?;
-        mac = Some(queue.mac);
-        made.dpdk = Some(queue);
-    }
-    if port.vlan.is_some() {
-        let trunk = existing(port, port.interface_name())?;
-        if port.mtu.as_ref().is_some_and(|mtu| *mtu.get_ref() > trunk.mtu) {
-            let said = format!("port.mtu: {} is more than the {} of {}", port.mtu(), trunk.mtu, trunk.name);
-            let help = format!("`ip link set {} mtu {}`, or a smaller mtu", trunk.name, port.mtu());
-            return Err(fault(port, said, help));
-        }
-        (mac, mtu) = (Some(trunk.mac), Some(trunk.mtu));
-        made.trunk = Some(trunk);
-    }
-    let Some(name) = port.tap_name() else { return Ok((existing(port, port.interface_name())?, made)) };
-    made.tap = Some(make_tap(port, &tap_config(port, mac, mtu), takeover)?);
-    Ok((existing(port, &name)?, made))
-}
-
-/// An interface that is there.
-fn existing(port: &PortConfig, name: &str) -> Result<Interface, StartFault> {
-    let found = netlink::interface(name)
-        .map_err(|error| fault(port, error, "`ip link` lists the interfaces of this network namespace"))?;
-    if !found.up {
-        // Not fatal: a carrier may come later, and the other ports work meanwhile.
-        tracing::warn!(
-            port = port.name.get_ref(),
-            interface = name,
-            "the interface is down or has no carrier"
-        );
-    }
-    Ok(found)
 }
 
 /// The ports with their interfaces, not opened yet, and what was made for them.

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use miette::Diagnostic;
 use thiserror::Error;
 
+use crate::config::PortConfig;
+
 /// Why the node could not start.
 #[derive(Debug, Error, Diagnostic)]
 pub enum StartFault {
@@ -30,4 +32,9 @@ pub enum StartFault {
         /// What the kernel said.
         error: std::io::Error,
     },
+}
+
+/// Why a port cannot be used, and how to mend it.
+pub fn fault(config: &PortConfig, fault: impl std::fmt::Display, help: impl Into<String>) -> StartFault {
+    StartFault::Port { port: config.name.get_ref().clone(), fault: fault.to_string(), help: help.into() }
 }

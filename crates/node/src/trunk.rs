@@ -2,10 +2,8 @@
 
 use kaido_engine::port::{Port, UnclaimedFrames, vlan_ports};
 
-use super::binder::Device;
-use super::ports::fault;
 use crate::config::{Driver, PortConfig};
-use crate::start_fault::StartFault;
+use crate::start_fault::{StartFault, fault};
 
 /// The queues of ports: by port, then one for each worker.
 pub(crate) type Queues = Vec<Vec<Box<dyn Port>>>;
@@ -28,19 +26,23 @@ pub(crate) fn trunks<'c>(ports: impl Iterator<Item = &'c PortConfig>) -> Vec<Vec
     trunks.into_iter().map(|(_, members)| members).collect()
 }
 
-/// The queues of an interface, one for each worker, as those of its ports.
-pub(crate) fn share(device: &Device, queues: Vec<Box<dyn Port>>) -> Result<Queues, StartFault> {
-    if device.vids.is_empty() {
+/// The queues of an interface, one for each worker, as those of its ports: of the first of them `config`, of all the VLANs, `vids`.
+pub(crate) fn share(
+    config: &PortConfig,
+    vids: &[Option<u16>],
+    queues: Vec<Box<dyn Port>>,
+) -> Result<Queues, StartFault> {
+    if vids.is_empty() {
         return Ok(vec![queues]);
     }
-    let unclaimed = match *device.config.driver.get_ref() {
+    let unclaimed = match *config.driver.get_ref() {
         Driver::AfPacket => UnclaimedFrames::Kernels,
         Driver::AfXdp | Driver::Tap | Driver::Dpdk => UnclaimedFrames::Dropped,
     };
-    let mut by_port: Queues = device.vids.iter().map(|_| Vec::new()).collect();
+    let mut by_port: Queues = vids.iter().map(|_| Vec::new()).collect();
     for queue in queues {
-        let shared = vlan_ports(queue, &device.vids, unclaimed)
-            .map_err(|error| fault(&device.config, error, "raise the limit of open files"))?;
+        let shared = vlan_ports(queue, vids, unclaimed)
+            .map_err(|error| fault(config, error, "raise the limit of open files"))?;
         for (ports, port) in by_port.iter_mut().zip(shared) {
             ports.push(Box::new(port));
         }

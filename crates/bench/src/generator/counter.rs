@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::program::Refusal;
+use super::Refusal;
 use crate::stream::{Operation, Tuple, Variable, Width};
 
 /// Most variables of a stream.

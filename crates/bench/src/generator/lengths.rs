@@ -1,7 +1,7 @@
 //! Which length a packet has, by its sequence number.
 
 use super::counter::{mix, random, scaled};
-use super::program::{FRAME_MIN, Refusal};
+use super::{FRAME_MIN, Refusal};
 use crate::stream::{Lengths, STREAM_FRAME_MAX};
 
 /// Most frames of a round of a mix.

@@ -30,6 +30,12 @@ use self::step::Step;
 use crate::result::Volume;
 use crate::trailer::TrailerStart;
 
+/// Shortest frame, in bytes without FCS (IEEE 802.3 clause 4A.4.2).
+const FRAME_MIN: usize = 60;
+
+/// What is wrong with a template: the field, and why.
+type Refusal = (String, String);
+
 /// A worker's part of what goes out of a port.
 #[derive(Debug)]
 pub struct Generator {

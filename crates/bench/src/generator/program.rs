@@ -18,6 +18,7 @@ use super::counter::{Counters, Position};
 use super::layout::{Kind, Layout};
 use super::lengths::ShapePicker;
 use super::step::Step;
+use super::{FRAME_MIN, Refusal};
 use crate::stream::{Checksums, Lengths, STREAM_FRAME_MAX, Template, Width};
 use crate::trailer::{TRAILER_LEN, TrailerStart};
 
@@ -29,8 +30,6 @@ pub(super) const SITES_MAX: usize = 8;
 const LINES_MAX: usize = 8;
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
-/// Shortest frame, in bytes without FCS (IEEE 802.3 clause 4A.4.2).
-pub(crate) const FRAME_MIN: usize = 60;
 
 /// A field that is written.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +113,6 @@ struct Cover {
     addresses: Option<(usize, usize)>,
     protocol: IpProtocol,
 }
-
-/// What is wrong with a template: the field, and why.
-pub(crate) type Refusal = (String, String);
 
 impl Cover {
     /// The checksums of a layout that are to be kept right, the innermost first.

@@ -14,6 +14,7 @@ use kaido_xdp::{AttachMode, PortSteering};
 use std::os::fd::AsFd;
 
 use super::PLATFORM;
+use super::Reason;
 #[cfg(feature = "dpdk")]
 use super::dpdk::Dpdk;
 use super::memory::{BarePort, function, settings};
@@ -48,9 +49,6 @@ pub(super) struct RunningPlatform {
     _ports: Vec<PortSteering>,
     bridge: bool,
 }
-
-/// Why a platform does not run here.
-pub(super) type Reason = String;
 
 fn because(error: impl std::fmt::Display) -> Reason {
     error.to_string()

@@ -6,7 +6,7 @@ use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::Port;
 
-use super::device::Reason;
+use super::Reason;
 
 /// No huge pages, no NIC, no files that another process could have.
 const ARGUMENTS: [&str; 5] = ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m256"];

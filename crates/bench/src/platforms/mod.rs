@@ -32,6 +32,7 @@ use self::trial::{Ends, Shape, Single};
 use self::upf::Sessions;
 use crate::BenchError;
 use crate::machine::{Machine, MachineState, hugepages};
+use crate::network::{GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC};
 use crate::node::stopped;
 use crate::rig::{self, RigError};
 use crate::shape::Shape as SessionShape;
@@ -43,6 +44,14 @@ pub use self::report::{
     AddedCost, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport,
     Throughput, goal,
 };
+
+/// What ends of links have: no longer packet than a plain XDP program takes on veth.
+const MTU: u16 = 3498;
+/// The ends of the links by their names' order: the user plane's addresses, and the bench's.
+const MACS: [[[u8; 6]; 2]; 2] = [[N3_MAC, N6_MAC], [GNB_MAC, ROUTER_MAC]];
+
+/// Why a platform does not run here.
+type Reason = String;
 
 /// Names of the interfaces: the bench's, the platform's, and both ends of a cable without anything in it.
 const BENCH: [&str; 2] = ["in0", "out0"];
@@ -149,9 +158,9 @@ fn links(function: NetworkFunction) -> Result<(), RigError> {
     if function == NetworkFunction::Upf {
         // Long packets have room for a tunnel around them.
         for end in [PLATFORM, BENCH, CABLE].into_iter().flatten() {
-            rig::ip(&format!("link set {end} mtu {}", upf::MTU))?;
+            rig::ip(&format!("link set {end} mtu {}", MTU))?;
         }
-        for (ends, macs) in [PLATFORM, BENCH].into_iter().zip(upf::MACS) {
+        for (ends, macs) in [PLATFORM, BENCH].into_iter().zip(MACS) {
             for (end, mac) in ends.into_iter().zip(macs) {
                 rig::ip(&format!("link set {end} address {}", Mac::from(mac)))?;
             }

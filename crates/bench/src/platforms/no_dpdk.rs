@@ -4,7 +4,7 @@ use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::Port;
 
-use super::device::Reason;
+use super::Reason;
 
 /// No ports.
 pub(super) struct Dpdk;

@@ -27,8 +27,8 @@ use kaido_upf_xdp::{Offload, OffloadConfig, Roles, SharedOffload, Steering, Stee
 use kaido_xdp::AttachMode;
 use serde::Serialize;
 
-use super::device::Reason;
-use super::upf::{MACS, MTU};
+use super::Reason;
+use super::{MACS, MTU};
 use crate::BenchError;
 use crate::frames::{Family, GNB_MAC, N3, N3_MAC, N6_MAC, ROUTER_MAC};
 use crate::node::{UpfNode, path, settings};

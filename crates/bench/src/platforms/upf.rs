@@ -8,7 +8,7 @@ use kaido_engine::{FramePool, Function};
 use super::frames::{INTO, OUT_OF};
 use super::offload::OffloadNode;
 use crate::BenchError;
-use crate::frames::{Direction, ETHERNET, Family, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
+use crate::frames::{Direction, ETHERNET, Family, bearers};
 use crate::generator::Problem;
 use crate::node::{UpfNode, path, settings};
 use crate::oracle::Rule;
@@ -16,8 +16,6 @@ use crate::preset::{Preset, flow_templates};
 use crate::shape::Shape;
 use crate::stream::{Driver, Lengths, LinkMode, Mac, Mode, PortSpec, Rate, Source, Stream, Traffic};
 
-/// What ends of links have: no longer packet than a plain XDP program takes on veth.
-pub(super) const MTU: u16 = 3498;
 /// Octets of IPv4 and UDP before a payload.
 const HEADERS: usize = 20 + 8;
 /// Bytes of the frames with such a UDP payload, uplink and downlink, as they are sent and without FCS.
@@ -97,9 +95,6 @@ pub(super) fn traffic(
 fn wrong(problems: &[Problem]) -> BenchError {
     BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }
-
-/// The ends of the links by their names' order: the user plane's addresses, and the bench's.
-pub(super) const MACS: [[[u8; 6]; 2]; 2] = [[N3_MAC, N6_MAC], [GNB_MAC, ROUTER_MAC]];
 
 /// A node with sessions of a shape, which the engine's platforms forward by.
 pub(super) struct Sessions {

@@ -15,7 +15,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::frames::{Family, QFI};
+use crate::family::Family;
+use crate::network::QFI;
 
 /// Tenants, each with a VLAN behind the N6 port.
 pub(crate) const TENANTS: u16 = 16;

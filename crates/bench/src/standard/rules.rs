@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::packets::Tunnel;
 use crate::frames::{Direction, Family, teid};
-use crate::node::far;
+use crate::session_rules::far;
 
 /// Rates in kbit/s: one that no test reaches, and one that admits a packet and no second for a second.
 const WIDE_KBPS: u64 = 1_000_000_000;
@@ -262,7 +262,7 @@ impl FarPlan {
 
     pub(super) fn header(self, session: u32) -> Option<OuterHeaderCreation> {
         let tunnel = self.tunnel(session)?;
-        Some(crate::node::tunnel(tunnel.family, tunnel.teid))
+        Some(crate::session_rules::tunnel(tunnel.family, tunnel.teid))
     }
 
     fn far(self, place: usize, session: u32) -> Far {

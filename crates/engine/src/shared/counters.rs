@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::DrainResult;
-use crate::counters::add;
+use crate::one_writer::add;
 
 macro_rules! shared_counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use kaido_wire::{EtherType, IpProtocol, gre, gtpu, ip, ipv4, ipv6, udp, vlan};
 
 use super::number;
-use super::pcapng::octets;
+use super::traced::octets;
 use crate::api::{PacketDisposition, TracedPacket};
 use crate::config::Prefix;
 

@@ -7,6 +7,7 @@ mod pcapng;
 mod reload;
 pub mod target;
 mod trace;
+mod traced;
 mod upgrade;
 mod workers;
 

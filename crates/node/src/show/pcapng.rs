@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use super::trace::rule_of;
+use super::traced::{octets, rule_of};
 use crate::api::{self, PacketDisposition, TracedFrame, TracedPacket};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -122,17 +122,6 @@ impl Pcapng<Vec<u8>> {
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
-}
-
-pub(super) fn octets(hexadecimal: &str) -> io::Result<Vec<u8>> {
-    let digit = |digit: u8| {
-        char::from(digit)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-            .ok_or_else(|| io::Error::other("the node sent a frame that is no hexadecimal number"))
-    };
-    let pairs = hexadecimal.as_bytes().as_chunks::<2>().0.iter();
-    pairs.map(|[high, low]| Ok(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 fn pad(octets: &mut Vec<u8>) {

@@ -11,6 +11,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::ask;
 use super::filter::{self, Filter};
 use super::pcapng::Pcapng;
+use super::traced::rule_of;
 use crate::api::{
     self, BeginTrace, EndTrace, Flow, PacketDisposition, ReadTrace, TraceBegun, TraceOf, TraceRead,
     TracedPacket,
@@ -256,24 +257,6 @@ fn described(packet: &TracedPacket) -> String {
 
 fn after(ns: u64) -> String {
     format!("+{}.{:03} us", ns / 1000, ns % 1000)
-}
-
-/// The rules in words; `no rule` for a packet that met none.
-pub(super) fn rule_of(packet: &TracedPacket) -> String {
-    let Some(rule) = &packet.rule else { return "no rule".to_owned() };
-    let mut text = format!("PDR {}", rule.pdr);
-    let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    for (name, value) in [
-        ("precedence", rule.precedence.map(|precedence| precedence.to_string())),
-        ("FAR", rule.far.map(|far| far.to_string())),
-        ("QER", Some(list(&rule.qers))),
-        ("URR", Some(list(&rule.urrs))),
-    ] {
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            text.push_str(&format!(", {name} {value}"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use kaido_n4::{
 use rs_pfcp::ie::IeType;
 
 use super::leaf::{u8_of, u16_of, u32_of};
-use super::pdr::whole_sdf_filter;
+use super::sdf::whole_sdf_filter;
 use crate::walk::{Group, Parts, incorrect, octets, too_short, unsupported};
 
 /// Most MAC Address elements in a filter.

@@ -14,6 +14,7 @@ mod pdr;
 mod pfd;
 mod qer;
 mod report;
+mod sdf;
 mod session;
 mod set;
 mod srr;

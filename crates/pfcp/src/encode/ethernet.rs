@@ -3,8 +3,8 @@
 use kaido_n4::{EthernetFilter, EthernetTraffic, MacList, MacMatch, Proxying, TagCreation, VlanTag};
 use rs_pfcp::ie::{Ie, IeType};
 
+use super::leaf::sdf_filter;
 use super::number;
-use super::request::sdf_filter;
 
 /// PDN Type (8.2.79) of an Ethernet session.
 pub(super) fn pdn_type() -> Ie {

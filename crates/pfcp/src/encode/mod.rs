@@ -2,6 +2,7 @@
 
 mod bar;
 mod ethernet;
+mod leaf;
 mod report;
 mod request;
 mod response;

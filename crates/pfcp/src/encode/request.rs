@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use kaido_n4::{
     ApplyAction, BitRate, Establishment, Far, FramedRoute, Gate, Imsi, Interface, LocalFTeid, Modification,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketRate, Pdi, Pdr, PredefinedName, Qer,
-    SdfFilter, Seid, TimeUnit, TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
+    NetworkInstance, OuterHeaderRemoval, PacketRate, Pdi, Pdr, PredefinedName, Qer, Seid, TimeUnit,
+    TrafficEndpoint, UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
 };
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::{Ie, IeType};
@@ -13,6 +13,7 @@ use rs_pfcp::message::MsgType;
 
 use super::bar::{create_bar, update_bar};
 use super::ethernet;
+use super::leaf::{header_creation, marking, sdf_filter, sdf_filter_id};
 use super::response::{f_teid, ue_ip_address};
 use super::srr::{create_srr, update_srr};
 use super::steering;
@@ -238,30 +239,6 @@ fn destination(interface: Interface) -> u8 {
     }
 }
 
-/// SDF Filter (8.2.5) with all its parts; `rs-pfcp` writes the flow description alone.
-pub(super) fn sdf_filter(filter: &SdfFilter) -> Ie {
-    let flags = 1
-        | u8::from(filter.tos.is_some()) << 1
-        | u8::from(filter.spi.is_some()) << 2
-        | u8::from(filter.flow_label.is_some()) << 3
-        | u8::from(filter.id.is_some()) << 4;
-    let text = filter.description().to_string();
-    let mut value = vec![flags, 0];
-    value.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
-    value.extend_from_slice(text.as_bytes());
-    value.extend(filter.tos.iter().flat_map(|&(octet, mask)| [octet, mask]));
-    value.extend(filter.spi.iter().flat_map(|spi| spi.to_be_bytes()));
-    value.extend(filter.flow_label.iter().flat_map(|label| label.to_be_bytes().into_iter().skip(1)));
-    value.extend(filter.id.iter().flat_map(|id| id.to_be_bytes()));
-    Ie::new(IeType::SdfFilter, value)
-}
-
-/// An SDF Filter that is only named (BID).
-fn sdf_filter_id(id: u32) -> Ie {
-    let [a, b, c, d] = id.to_be_bytes();
-    number(IeType::SdfFilter, [1 << 4, 0, a, b, c, d])
-}
-
 fn apply_action(action: ApplyAction) -> Ie {
     let flags = u8::from(action.drop)
         | u8::from(action.forward) << 1
@@ -317,20 +294,6 @@ fn update_far(rule: &UpdateFar) -> Ie {
 /// An element of null length, which takes away what it is about (5.6.3).
 fn null(removed: bool, kind: IeType) -> Option<Ie> {
     removed.then(|| Ie::new(kind, Vec::new()))
-}
-
-pub(super) fn header_creation(tunnel: &OuterHeaderCreation) -> Ie {
-    let mut element = rs_pfcp::ie::outer_header_creation::OuterHeaderCreation::new(Default::default());
-    element.description.gtpu_udp_ipv4 = tunnel.ipv4.is_some();
-    element.description.gtpu_udp_ipv6 = tunnel.ipv6.is_some();
-    element.teid = Some(tunnel.teid.0.into());
-    element.ipv4_address = tunnel.ipv4;
-    element.ipv6_address = tunnel.ipv6;
-    Ie::new(IeType::OuterHeaderCreation, element.marshal())
-}
-
-pub(super) fn marking(octet: u8) -> Ie {
-    number(IeType::TransportLevelMarking, [octet, 0xff])
 }
 
 fn create_qer(rule: &Qer) -> Ie {

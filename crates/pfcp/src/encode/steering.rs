@@ -6,7 +6,7 @@ use kaido_n4::{Duplicate, PlainHeaderCreation, Steering};
 use rs_pfcp::ie::{Ie, IeType};
 
 use super::ethernet;
-use super::request::{header_creation, marking};
+use super::leaf::{header_creation, marking};
 
 /// LI function (8.2.24).
 const LI_FUNCTION: u8 = 4;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kaido_wire::checksum;
 use serde::{Serialize, Serializer};
 
-use super::{FIRST_UE, GNB, GTPU, N3, N6, ROUTER, SERVER, TTL, UDP, field, ue};
+use crate::network::{FIRST_UE, GNB, GTPU, N3, N6, ROUTER, SERVER, TTL, UDP, field, ue};
 
 const N3_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 1);
 const GNB_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 2);
@@ -33,7 +33,7 @@ impl Serialize for Family {
     }
 }
 
-pub(super) fn ue_v6(session: u32) -> Ipv6Addr {
+pub(crate) fn ue_v6(session: u32) -> Ipv6Addr {
     Ipv6Addr::from_bits(FIRST_UE_V6.to_bits().wrapping_add(u128::from(session) << 64))
 }
 
@@ -94,7 +94,7 @@ impl Family {
         self.pick(Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED)
     }
 
-    pub(super) const fn ethertype(self) -> [u8; 2] {
+    pub(crate) const fn ethertype(self) -> [u8; 2] {
         match self {
             Self::V4 => [0x08, 0x00],
             Self::V6 => [0x86, 0xdd],
@@ -102,7 +102,7 @@ impl Family {
     }
 
     /// Octets of a header without options.
-    pub(super) const fn header_len(self) -> usize {
+    pub(crate) const fn header_len(self) -> usize {
         match self {
             Self::V4 => 20,
             Self::V6 => 40,
@@ -115,7 +115,7 @@ impl Family {
     }
 
     /// Where source and destination lie in a header.
-    pub(super) const fn address_offsets(self) -> [usize; 2] {
+    pub(crate) const fn address_offsets(self) -> [usize; 2] {
         match self {
             Self::V4 => [12, 16],
             Self::V6 => [8, 24],
@@ -123,7 +123,7 @@ impl Family {
     }
 
     /// The session whose UE's address octets begin with; any number when there is none.
-    pub(super) fn session_of(self, octets: &[u8]) -> u32 {
+    pub(crate) fn session_of(self, octets: &[u8]) -> u32 {
         match self {
             Self::V4 => {
                 let address = octets.first_chunk::<4>().copied().unwrap_or_default();
@@ -137,7 +137,7 @@ impl Family {
     }
 
     /// Appends the header of UDP with so many octets.
-    pub(super) fn header(self, out: &mut Vec<u8>, src: IpAddr, dst: IpAddr, payload_len: usize) {
+    pub(crate) fn header(self, out: &mut Vec<u8>, src: IpAddr, dst: IpAddr, payload_len: usize) {
         let at = out.len();
         match self {
             Self::V4 => {
@@ -164,7 +164,7 @@ impl Family {
     }
 
     /// What is wrong with the header at the front of a packet, which carries UDP.
-    pub(super) fn fault(self, packet: &[u8], src: IpAddr, dst: IpAddr, hops: u8) -> Option<String> {
+    pub(crate) fn fault(self, packet: &[u8], src: IpAddr, dst: IpAddr, hops: u8) -> Option<String> {
         let header = &packet[..self.header_len()];
         let mut expected = Vec::with_capacity(header.len());
         self.header(&mut expected, src, dst, packet.len() - header.len());
