@@ -10,7 +10,7 @@ import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
 from rig.node import Node
-from rig.pfcp import Answer, ControlPlane, choose_ue_address, create_pdr, to_access, u8
+from rig.pfcp import Answer, ControlPlane, choose_ue_address, create_far, create_pdr, downlink, to_access, u8
 from rig.target import SMF
 from test_durability import sessions
 
@@ -170,6 +170,45 @@ def test_pools_grow_and_shrink_round_the_addresses_in_use(
         assert with_pool(node, "10.60.128.0/30")[0] == 0
         assert attach_ue(smf).ue == first.ue
         assert smf.delete(second).cause == 1
+    assert node.stop() == 0
+
+
+def test_limits_of_what_waits_change_while_it_waits(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """Without a session or a packet that is lost; whether paths are asked at all does not change."""
+    node = Node(binary, net.upf, tmp_path, more='\n[metrics]\nlisten = "127.0.0.1"\n').start()
+    figures = ("curl", "--silent", "--fail", "http://127.0.0.1:9105/metrics")
+
+    def waiting(packets: int, dropped: int) -> None:
+        wanted = {f"kaido_buffered_packets {packets}"}
+        if dropped:
+            wanted.add(f'kaido_port_drops_total{{port="n6",reason="buffer_full"}} {dropped}')
+        wait_until(lambda: wanted <= set(net.upf.run(*figures).stdout.splitlines()), str(wanted))
+
+    def ping(count: int) -> None:
+        command = ("ping", "-c", str(count), "-i", "0.1", "-W", "1", "10.60.0.7")
+        assert net.dn.run(*command, check=False).returncode == 1
+
+    with closing(ControlPlane(net.ran, SMF)) as smf:
+        assert smf.set_up().cause == 1
+        idle = smf.establish(downlink("10.60.0.7"), create_far(2, 4))
+        assert idle.cause == 1
+        ping(5)
+        waiting(5, 0)
+        write(node, ("[pfcp]\n", "[buffer]\npackets_per_session = 2\n\n[pfcp]\n"))
+        assert reload(node)[0] == 0
+        ping(3)
+        waiting(5, 3)
+        write(node, ("[pfcp]\n", "[buffer]\npackets_per_session = 7\n\n[pfcp]\n"))
+        assert reload(node)[0] == 0
+        ping(3)
+        waiting(7, 4)
+        write(node, ("[pfcp]\n", "[gtpu]\necho_interval_s = 0\n\n[pfcp]\n"))
+        code, said = reload(node)
+        assert code == 1
+        assert "gtpu.echo_interval_s" in said, said
+        waiting(7, 4)
+        assert smf.delete(idle).cause == 1
+        waiting(0, 4)
     assert node.stop() == 0
 
 

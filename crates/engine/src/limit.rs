@@ -16,6 +16,11 @@ impl RateLimit {
         Self { per_second, left: per_second, refilled: Instant::now() }
     }
 
+    /// So many a second from the next second on.
+    pub fn set(&mut self, per_second: u32) {
+        self.per_second = per_second;
+    }
+
     /// Whether one more may be sent at `now`.
     pub fn admit(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.refilled) >= Duration::from_secs(1) {
@@ -40,6 +45,9 @@ mod tests {
         assert_eq!(admitted(&mut limit, start), 3);
         assert_eq!(admitted(&mut limit, start + Duration::from_millis(500)), 0);
         assert_eq!(admitted(&mut limit, start + Duration::from_secs(2)), 3);
+        limit.set(5);
+        assert_eq!(admitted(&mut limit, start + Duration::from_millis(2500)), 0);
+        assert_eq!(admitted(&mut limit, start + Duration::from_secs(3)), 5);
         assert_eq!(admitted(&mut RateLimit::new(0), start), 0);
     }
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
@@ -268,11 +267,10 @@ impl Ports {
                     .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
                     .collect(),
             },
-            echo: config.gtpu.echo(),
+            live: config.live(),
             fragments: FragmentSettings {
                 enabled: config.reassembly.enabled,
                 limits: config.base.reassembly.limits(),
-                oversize: config.gtpu.oversize.into(),
             },
             mss_clamp: mss_clamp(config),
             bind_gnb: config.gtpu.bind_gnb,
@@ -280,17 +278,8 @@ impl Ports {
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
             ue_to_ue: config.node.ue_to_ue.into(),
             sessions_max: *config.node.sessions_max.get_ref(),
-            buffer_packets_per_session: config.buffer.packets_per_session as usize,
-            buffer_packets_max: *config.buffer.packets.get_ref() as usize,
-            buffer_bytes_per_session: config.buffer.bytes_per_session as usize,
-            buffer_bytes_max: config.buffer.bytes,
             // That of the store.
             recovery: None,
-            buffer_time_max: Duration::from_millis(config.buffer.time_ms.into()),
-            inactivity_timer: (config.node.inactivity_s != 0)
-                .then(|| Duration::from_secs(config.node.inactivity_s.into())),
-            policer_window: Duration::from_millis((*config.qos.burst_ms.get_ref()).into()),
-            answers_per_second: config.node.answers_per_second,
         })
     }
 

@@ -1,7 +1,7 @@
 //! What a running user plane takes of its file when that is read again.
 //!
-//! What control planes and the control loop use can change; what the workers have a copy of, without lock or further load on a
-//! packet's way, cannot.
+//! What control planes and the control loop use can change, and what workers look up for few packets; what is in the records of
+//! sessions, or in settings that the fast path reads, cannot.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -11,6 +11,7 @@ use kaido_node::config::{Prefix, ReloadRule};
 use kaido_node::function::{PreparedReload, ReloadRefusal};
 use kaido_pfcp::{Endpoint, Instants, Retransmission};
 use kaido_upf::control::{PreparedPools, Upf};
+use kaido_upf::node::LiveSettings;
 
 use crate::config::UpfConfig;
 use crate::ue_pools;
@@ -24,8 +25,17 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
     ReloadRule::restart("ethernet", IN_SETTINGS),
     ReloadRule::restart("forwarding_policy", IN_SETTINGS),
     ReloadRule::restart("predefined_rule", "sessions that use the rules have been made of them"),
-    ReloadRule::restart("buffer", IN_SETTINGS),
-    ReloadRule::restart("qos", IN_SETTINGS),
+    ReloadRule::changes(
+        "gtpu.echo_interval_s",
+        "from the next Echo Request of each path on; not from 0, nor to it",
+    ),
+    ReloadRule::changes("gtpu.echo_t3_ms", "from the next Echo Request of each path on"),
+    ReloadRule::changes("gtpu.echo_retries", "from the next Echo Request of each path on"),
+    ReloadRule::changes("gtpu.oversize", "from the next packet on"),
+    ReloadRule::changes("node.inactivity_s", "for sessions that are established from then on"),
+    ReloadRule::changes("node.answers_per_second", "from the next second on"),
+    ReloadRule::changes("buffer", "for packets that come from then on"),
+    ReloadRule::changes("qos.burst_ms", "for rates that are set from then on"),
     ReloadRule::restart("pfcp", "control planes were told when they set their associations up"),
     ReloadRule::restart("pfcp.listen", "the sockets are opened with the process"),
     ReloadRule::changes("pfcp.control_planes", "at once"),
@@ -48,6 +58,7 @@ struct Prepared {
     retransmission: Retransmission,
     tells_load: bool,
     usage_interval: Duration,
+    live: LiveSettings,
     /// Where they differ from those that there are.
     pools: Option<PreparedPools>,
 }
@@ -65,18 +76,23 @@ pub(super) struct Changeable<'c> {
 /// # Errors
 /// Fields that cannot be as they are now.
 pub(super) fn prepare(upf: &Upf, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
-    let refusal = |why: String| vec![ReloadRefusal { path: "ue_pool", why }];
+    let refusal = |path, why: String| vec![ReloadRefusal { path, why }];
     // It is of the type with which this was started.
     let Some(config) = config.downcast_ref::<UpfConfig>() else {
-        return Err(refusal("it is no user plane's".to_owned()));
+        return Err(refusal("pfcp", "it is no user plane's".to_owned()));
     };
     let pools = ue_pools(config, upf.node());
     if pools.is_empty() == upf.has_ue_pools() {
         let why = if pools.is_empty() { "it is the last pool" } else { "it is the first pool" };
         let why = format!("{why}: control planes were told when they associated who chooses UE addresses");
-        return Err(refusal(why));
+        return Err(refusal("ue_pool", why));
     }
-    let pools = upf.prepare_ue_pools(pools).map_err(|in_use| refusal(in_use.to_string()))?;
+    let pools = upf.prepare_ue_pools(pools).map_err(|in_use| refusal("ue_pool", in_use.to_string()))?;
+    let live = config.live();
+    if live.echo.interval.is_some() != upf.node().live().echo.interval.is_some() {
+        let why = "the paths to ask are known from the first session on where any are asked";
+        return Err(refusal("gtpu.echo_interval_s", why.to_owned()));
+    }
     let pfcp = &config.pfcp;
     Ok(Box::new(Prepared {
         allow: pfcp.allow.clone(),
@@ -85,6 +101,7 @@ pub(super) fn prepare(upf: &Upf, config: &dyn Any) -> Result<PreparedReload, Vec
         retransmission: pfcp.retransmission(),
         tells_load: pfcp.tell_load,
         usage_interval: config.store.usage_interval(),
+        live,
         pools,
     }))
 }
@@ -97,7 +114,9 @@ pub(super) fn commit(prepared: PreparedReload, of: Changeable<'_>) {
     *usage_interval = Some(prepared.usage_interval);
     endpoint.set_times(prepared.heartbeat_interval, prepared.retransmission, prepared.tells_load);
     endpoint.set_control_planes(prepared.control_planes, Instants::now());
+    let upf = endpoint.service_mut();
+    upf.set_live(prepared.live);
     if let Some(pools) = prepared.pools {
-        endpoint.service_mut().set_ue_pools(pools);
+        upf.set_ue_pools(pools);
     }
 }

@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct BufferedBytes {
     taken: AtomicU64,
     packets: AtomicU64,
-    max: u64,
+    max: AtomicU64,
 }
 
 impl BufferedBytes {
     /// Room for `max` bytes.
     pub fn new(max: u64) -> Self {
-        Self { taken: AtomicU64::new(0), packets: AtomicU64::new(0), max }
+        Self { taken: AtomicU64::new(0), packets: AtomicU64::new(0), max: AtomicU64::new(max) }
     }
 
     /// Takes room for a packet of `len` bytes, if there is.
     #[must_use]
     pub fn take(&self, len: u64) -> bool {
         // Relaxed: the number stands for itself; nothing is read by it.
-        let more = |taken: u64| taken.checked_add(len).filter(|&sum| sum <= self.max);
+        let max = self.max();
+        let more = |taken: u64| taken.checked_add(len).filter(|&sum| sum <= max);
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         self.packets.fetch_add(taken.into(), Ordering::Relaxed);
         taken
@@ -39,7 +40,12 @@ impl BufferedBytes {
 
     /// Bytes that may be taken.
     pub fn max(&self) -> u64 {
-        self.max
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Changes how many bytes may be taken. What is taken beyond that stays so until it is given back.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Bytes taken now.
@@ -59,6 +65,10 @@ mod tests {
         bytes.give(1, 600);
         assert_eq!((bytes.taken(), bytes.packets()), (400, 1));
         assert!(!bytes.take(u64::MAX));
+        bytes.set_max(300);
+        assert!(!bytes.take(1));
+        bytes.give(1, 400);
+        assert!(bytes.take(300) && !bytes.take(1));
     }
 
     #[test]

@@ -25,8 +25,6 @@ pub struct FragmentSettings {
     pub enabled: bool,
     /// Bounds of what is kept, by the whole node.
     pub limits: Limits,
-    /// What becomes of a packet that is larger than its way allows.
-    pub oversize: Oversize,
 }
 
 /// What becomes of a packet that, with its tunnel's headers, is larger than the link takes.

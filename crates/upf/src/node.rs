@@ -2,6 +2,7 @@
 //! and what that orders them to do.
 
 mod control_planes;
+mod live;
 mod mss;
 mod settings;
 
@@ -18,6 +19,8 @@ use kaido_table::{Domain, LineSlab, RegionError, Table};
 
 use self::control_planes::ControlPlaneInbox;
 pub use self::control_planes::ControlPlaneMessage;
+pub use self::live::{BufferLimits, LiveSettings};
+pub(crate) use self::live::{Live, LiveCopy};
 pub use self::mss::{MssClamp, MssLimit, TUNNEL_OVERHEAD_IPV4};
 pub use self::settings::{
     DscpMarking, EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget,
@@ -184,6 +187,8 @@ fn lines(sessions: u32, counters: u32) -> u32 {
 pub struct Node {
     /// How it is set up.
     pub settings: NodeSettings,
+    /// Of the settings what may change.
+    pub(crate) live: Live,
     /// Grace periods of the records.
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
@@ -298,7 +303,8 @@ impl Node {
         let table = Table::among(&domain, keys_max(settings.sessions_max), lines)?;
         let (events, receiver) = sync_channel(EVENTS_MAX);
         let node = Self {
-            buffered: BufferedBytes::new(settings.buffer_bytes_max),
+            buffered: BufferedBytes::new(settings.live.buffer.bytes_max),
+            live: Live::new(settings.live),
             tracer: Tracer::default(),
             fragments: Fragments::new(&settings.fragments),
             domain,
@@ -330,6 +336,18 @@ impl Node {
             from_control_planes: ControlPlaneInbox::new(),
         };
         Ok((Arc::new(node), receiver))
+    }
+
+    /// Of the settings what may change, as it is now.
+    pub fn live(&self) -> LiveSettings {
+        self.live.get()
+    }
+
+    /// Has control and workers obey other settings, each from its next turn on.
+    pub(crate) fn set_live(&self, settings: LiveSettings) {
+        self.buffered.set_max(settings.buffer.bytes_max);
+        self.live.set(settings);
+        self.notify();
     }
 
     /// Sends an event to the control side; `false` when too many wait already.

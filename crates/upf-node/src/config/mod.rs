@@ -13,8 +13,11 @@ mod qos;
 mod store;
 mod vlan;
 
+use std::time::Duration;
+
 use kaido_node::config::{Base, FilePart, PortConfig, Prefix, Spanned, unplaced};
 use kaido_node::config::{FunctionSchema, schema_of};
+use kaido_upf::node::{BufferLimits, LiveSettings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -103,6 +106,25 @@ impl UpfConfig {
     /// The ports, with what a user plane further has of each.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (&PortConfig, &UpfPort)> {
         self.base.ports.iter().map(Spanned::get_ref).zip(&self.ports)
+    }
+
+    /// What can change while the node runs, as the file says it.
+    pub(crate) fn live(&self) -> LiveSettings {
+        let (buffer, inactivity_s) = (&self.buffer, self.node.inactivity_s);
+        LiveSettings {
+            buffer: BufferLimits {
+                packets_per_session: buffer.packets_per_session as usize,
+                packets_max: *buffer.packets.get_ref() as usize,
+                bytes_per_session: buffer.bytes_per_session as usize,
+                bytes_max: buffer.bytes,
+                time_max: Duration::from_millis(buffer.time_ms.into()),
+            },
+            inactivity_timer: (inactivity_s != 0).then(|| Duration::from_secs(inactivity_s.into())),
+            policer_window: Duration::from_millis((*self.qos.burst_ms.get_ref()).into()),
+            answers_per_second: self.node.answers_per_second,
+            oversize: self.gtpu.oversize.into(),
+            echo: self.gtpu.echo(),
+        }
     }
 
     /// What a user plane further has of a port.

@@ -58,7 +58,7 @@ impl Upf {
             session.state.paging.stage = Stage::Idle;
             return;
         };
-        let wait = bar.and_then(|bar| bar.duration).unwrap_or(self.node.settings.buffer_time_max);
+        let wait = bar.and_then(|bar| bar.duration).unwrap_or(self.node.live().buffer.time_max);
         out.push(SessionEvent::DownlinkData {
             seid: session.seid,
             pdr_id: pdr,

@@ -85,7 +85,7 @@ use self::wheel::Wheel;
 use crate::ids::SessionIndex;
 use crate::key::SessionKey;
 use crate::monitoring::Monitors;
-use crate::node::{Node, WorkerEvent};
+use crate::node::{LiveSettings, Node, WorkerEvent};
 use crate::percent::percent;
 use crate::qos::PolicerSlots;
 use crate::record::{Record, RecordForm};
@@ -151,7 +151,7 @@ impl Upf {
         Ok(Self {
             reader: node.domain.reader()?,
             slots: FreeSlots::of(&node.usage),
-            remote_fteids: RemoteFTeids::new(node.settings.echo),
+            remote_fteids: RemoteFTeids::new(node.live().echo),
             policers: PolicerSlots::new(node.policers.len()),
             node,
             events,
@@ -219,6 +219,12 @@ impl Upf {
             return Ok(None);
         }
         self.ue_pools.replaced(pools).map(|pools| Some(PreparedPools(pools)))
+    }
+
+    /// Has control and workers obey other settings, each from its next turn on.
+    pub fn set_live(&mut self, settings: LiveSettings) {
+        self.remote_fteids.paths.set(settings.echo);
+        self.node.set_live(settings);
     }
 
     /// Gives UE addresses from these pools from here on.
@@ -385,7 +391,7 @@ impl SessionService for Upf {
                 request.urrs.iter().try_for_each(|rule| rules.add_urr(rule.clone()))?;
                 request.bars.iter().try_for_each(|&rule| rules.add_bar(rule))?;
                 request.srrs.iter().try_for_each(|rule| rules.add_srr(rule.clone()))?;
-                let timer = request.inactivity_timer.or(self.node.settings.inactivity_timer);
+                let timer = request.inactivity_timer.or(self.node.live().inactivity_timer);
                 self.create(request.cp_fseid, request.imsi, rules, timer, allocation.leases.clone(), now)
             });
         match planned {

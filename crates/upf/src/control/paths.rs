@@ -88,6 +88,12 @@ impl Paths {
         }
     }
 
+    /// Asks by other times, each path from its next request on. Whether peers are asked at all stays as it is.
+    pub(super) fn set(&mut self, settings: EchoSettings) {
+        let interval = self.settings.interval.and(settings.interval).or(self.settings.interval);
+        self.settings = EchoSettings { interval, ..settings };
+    }
+
     /// A tunnel to a peer came into use.
     pub(super) fn join(&mut self, peer: IpAddr) {
         if self.settings.interval.is_none() {

@@ -149,7 +149,7 @@ impl Upf {
     }
 
     fn set_rate(&self, slot: PolicerSlot, kind: Kind, qer: &Qer) {
-        let window = qer.averaging_window.unwrap_or(self.node.settings.policer_window);
+        let window = qer.averaging_window.unwrap_or(self.node.live().policer_window);
         self.node.policers.set(slot, kind.of(qer).unwrap_or_default(), window);
         if kind == Kind::Maximum && qer.packet_rate.is_some() {
             self.node.policers.set_packets(slot, qer.packet_rate.unwrap_or_default());

@@ -1,20 +1,19 @@
 //! What the node is told to be: its instances, ports, addresses and limits.
 
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use kaido_engine::PortId;
 use kaido_wire::ecn;
 
+use super::live::LiveSettings;
 use super::mss::MssLimit;
-use crate::echo::EchoSettings;
 use crate::ethernet::EthernetSettings;
 use crate::extended::UeToUe;
 use crate::fragment::FragmentSettings;
 use crate::ids::{EndpointId, InstanceId};
 use crate::lan::Lans;
 use crate::prefix::is_within;
-use crate::qos::WINDOW_DEFAULT;
 use kaido_n4::{Interface, NetworkInstance, PredefinedRule, Qfi};
 
 /// A network instance: a UE address space behind one or more ports.
@@ -138,7 +137,7 @@ pub enum PolicyTarget {
     Instance(InstanceId),
 }
 
-/// How the node is set up. Does not change while it runs.
+/// How the node is set up. But for what is `live`, it does not change while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Local GTP-U addresses; their places are the [`EndpointId`]s.
@@ -171,27 +170,11 @@ pub struct NodeSettings {
     pub forwarding_policies: Vec<ForwardingPolicy>,
     /// Most sessions.
     pub sessions_max: u32,
-    /// Most packets buffered for one session, unless its BAR suggests fewer.
-    pub buffer_packets_per_session: usize,
-    /// Most packets buffered by one worker.
-    pub buffer_packets_max: usize,
-    /// Most bytes of packets buffered for one session.
-    pub buffer_bytes_per_session: usize,
-    /// Most bytes of packets buffered by all workers.
-    pub buffer_bytes_max: u64,
     /// The Recovery Time Stamp that peers know the node by; `None` for that of now.
     pub recovery: Option<SystemTime>,
-    /// Longest time a packet is buffered, unless its BAR says otherwise.
-    pub buffer_time_max: Duration,
-    /// User plane inactivity timer of sessions whose control plane gives none.
-    pub inactivity_timer: Option<Duration>,
-    /// Depth of the token buckets of QERs without averaging window, as a time at their rate.
-    pub policer_window: Duration,
-    /// Error indications, ICMP errors and other answers to senders, per second and worker, of each kind.
-    pub answers_per_second: u32,
-    /// GTP-U path management.
-    pub echo: EchoSettings,
-    /// Fragments, and packets too large for their way.
+    /// What may change, as it is at first; [`Node::live`](super::Node::live) has it as it is now.
+    pub live: LiveSettings,
+    /// Fragments that wait for their rest.
     pub fragments: FragmentSettings,
     /// Largest TCP segments that may be announced, both ways.
     pub mss_clamp: Option<MssLimit>,
@@ -217,16 +200,8 @@ impl Default for NodeSettings {
             ethernet: EthernetSettings::default(),
             forwarding_policies: Vec::new(),
             sessions_max: 65_536,
-            buffer_packets_per_session: 64,
-            buffer_packets_max: 4096,
-            buffer_bytes_per_session: 1 << 20,
-            buffer_bytes_max: 64 << 20,
             recovery: None,
-            buffer_time_max: Duration::from_secs(10),
-            inactivity_timer: None,
-            policer_window: WINDOW_DEFAULT,
-            answers_per_second: 100,
-            echo: EchoSettings::default(),
+            live: LiveSettings::default(),
             fragments: FragmentSettings::default(),
             mss_clamp: None,
             bind_gnb: false,

@@ -9,7 +9,7 @@ use kaido_engine::{Frame, PortId};
 use crate::dropped::DropCount;
 use crate::ids::SessionIndex;
 use crate::key::SessionKey;
-use crate::node::{Node, WorkerEvent};
+use crate::node::{BufferLimits, Node, WorkerEvent};
 use kaido_n4::PdrId;
 
 /// A packet of a session whose FAR buffers, whole as it came in behind the Ethernet header.
@@ -67,21 +67,20 @@ impl Buffers {
     }
 
     /// Keeps a packet, of a session for which `suggested` are worth keeping; `Ok(true)` for its first. Returns it when
-    /// the session, the worker or the node has no room.
+    /// the session, the worker or the node has no room by `limits`.
     pub(super) fn push(
         &mut self,
         session: SessionIndex,
         suggested: Option<u16>,
         packet: BufferedPacket,
+        limits: &BufferLimits,
     ) -> Result<bool, BufferedPacket> {
-        let settings = &self.node.settings;
         let len = packet.frame.packet_len();
         let (waiting, bytes) =
             self.sessions.get(&session).map_or((0, 0), |queue| (queue.packets.len(), queue.bytes));
-        let wanted = suggested.map_or(usize::MAX, usize::from).min(settings.buffer_packets_per_session);
-        let full = self.packets >= settings.buffer_packets_max
-            || waiting >= wanted
-            || bytes + len > settings.buffer_bytes_per_session;
+        let wanted = suggested.map_or(usize::MAX, usize::from).min(limits.packets_per_session);
+        let full =
+            self.packets >= limits.packets_max || waiting >= wanted || bytes + len > limits.bytes_per_session;
         if full || !self.node.buffered.take(len as u64) {
             return Err(packet);
         }

@@ -241,6 +241,7 @@ impl Worker {
         let arrived = since.unwrap_or(out.now());
         let time = action.buffer.time_ms.map(|time| Duration::from_millis(time.into()));
         let session = record.session();
+        let limits = &self.live.get().buffer;
         let told = action.apply.notify_cp || action.apply.report_buffered;
         let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp };
         let waiting = BufferedPacket {
@@ -249,12 +250,12 @@ impl Worker {
             key: arrival.key,
             qfi: arrival.qfi,
             since: arrived,
-            until: arrived + time.unwrap_or(self.node.settings.buffer_time_max),
+            until: arrived + time.unwrap_or(limits.time_max),
             tell: told.then_some((action.pdr, dscp)),
             dropped: extended.and_then(|extended| extended.dropped.clone()),
             tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
-        match self.buffers.push(session, action.buffer.packets, waiting) {
+        match self.buffers.push(session, action.buffer.packets, waiting, limits) {
             Ok(first) => {
                 // A packet that was put back was told of when it came.
                 if first && since.is_none() && told {

@@ -72,7 +72,7 @@ use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, Stage
 use self::trace::Tracing;
 use self::waiting::SWEEP;
 use crate::UpfDrop;
-use crate::node::{MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
+use crate::node::{LiveCopy, MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
 
@@ -110,6 +110,8 @@ struct Worker {
     error_indications: RateLimit,
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
+    /// Of the settings what may change.
+    live: LiveCopy,
     unsent_events: Vec<WorkerEvent>,
     /// Which applications flows belong to.
     flows: Flows,
@@ -154,7 +156,8 @@ impl Path {
     /// [`TooManyReaders`] at the 257th.
     pub fn new(node: &Arc<Node>, next_hops: NextHops) -> Result<Self, TooManyReaders> {
         let settings = &node.settings;
-        let limit = || RateLimit::new(settings.answers_per_second);
+        let live = node.live.copy();
+        let limit = || RateLimit::new(live.get().answers_per_second);
         let began = Instant::now();
         let worker = Worker {
             buffers: Buffers::new(node.clone()),
@@ -166,6 +169,7 @@ impl Path {
             error_indications: limit(),
             extension_notices: limit(),
             icmp_errors: limit(),
+            live,
             unsent_events: Vec::new(),
             flows: Flows::new(&node.applications),
             lan_hops: LanHops::new(),
@@ -237,6 +241,7 @@ impl Function for Path {
     fn tick(&mut self, out: &mut Output<'_>) {
         let Self { reader, worker, .. } = self;
         worker.begin_round(out.now());
+        worker.follow_settings();
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::Announce(station) => worker.announce(&station, out),

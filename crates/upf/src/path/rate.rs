@@ -19,6 +19,16 @@ impl Worker {
         self.ticks = self.node.policers.ticks(now);
     }
 
+    /// Takes the settings of now, where they have changed.
+    pub(super) fn follow_settings(&mut self) {
+        if self.live.follow(&self.node.live) {
+            let answers = self.live.get().answers_per_second;
+            for limit in [&mut self.error_indications, &mut self.extension_notices, &mut self.icmp_errors] {
+                limit.set(answers);
+            }
+        }
+    }
+
     /// As [`Worker::fast`], for a record with rates. What one of them refuses, the slow path drops.
     #[inline(never)]
     pub(super) fn fast_within_rate(

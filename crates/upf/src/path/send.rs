@@ -123,7 +123,7 @@ impl Worker {
         let overhead = extensions.overhead(tunnel);
         let exceeded = self.exceeded(resolution, frame.packet_len() + overhead);
         if let Some(mtu) = exceeded
-            && self.node.settings.fragments.oversize != Oversize::FragmentOuter
+            && self.live.get().oversize != Oversize::FragmentOuter
         {
             return Some((IcmpError::TooBig(mtu.saturating_sub(overhead)), frame));
         }

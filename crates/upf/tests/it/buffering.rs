@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::fixture;
 use crate::fixture::packets::{downlink, udp, uplink};
-use crate::fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan};
+use crate::fixture::{BUFFER_TIME_MAX, N3, N6, Rig, SessionPlan, with_buffer};
 use kaido_n4::{
     ApplyAction, BarId, BufferingRule, Change, DataStatus, DownlinkDataService, Establishment, FarId,
     Modification, PdrId, Qfi, Seid, SessionEvent, SessionService, UpdateBar, UpdateFar, UpdateUrr, UrrId,
@@ -13,7 +13,7 @@ use kaido_n4::{
 };
 use kaido_upf::UpfDrop;
 use kaido_upf::ids::SessionIndex;
-use kaido_upf::node::{NodeSettings, WorkerEvent};
+use kaido_upf::node::{BufferLimits, LiveSettings, NodeSettings, WorkerEvent};
 use kaido_upf::usage::UsageSlot;
 
 const BUFFER: ApplyAction = ApplyAction::BUFFER_AND_NOTIFY;
@@ -176,8 +176,7 @@ fn a_bar_bounds_the_packets_and_a_response_changes_it() {
 
 #[test]
 fn octets_are_bounded_for_a_session_and_for_the_node() {
-    let settings =
-        NodeSettings { buffer_bytes_per_session: 1000, buffer_bytes_max: 1500, ..fixture::settings() };
+    let settings = with_buffer(|limits| BufferLimits { bytes_per_session: 1000, bytes_max: 1500, ..limits });
     let mut bench = Bench::with(settings, &waiting(7, BUFFER, bar()));
     let other = waiting(8, BUFFER, bar());
     let other = bench.rig.upf.establish(&other, bench.now).unwrap().seid;
@@ -249,10 +248,35 @@ fn what_waits_outlives_a_quota_that_is_granted_anew() {
     assert_eq!(bench.rig.drain().len(), 1, "it leaves");
 }
 
+/// What waits by larger limits than those of now goes on waiting.
+#[test]
+fn limits_change_while_packets_wait() {
+    let mut bench = Bench::with(fixture::settings(), &waiting(7, BUFFER, bar()));
+    bench.down(3, 10);
+    let live = bench.rig.upf.node().live();
+    let narrow = BufferLimits { packets_per_session: 2, ..live.buffer };
+    bench.rig.upf.set_live(LiveSettings { buffer: narrow, ..live });
+    bench.rig.drain();
+    bench.down(3, 10);
+    assert_eq!(bench.full(), 3);
+    bench.rig.upf.set_live(live);
+    bench.rig.drain();
+    bench.down(3, 10);
+    assert_eq!(bench.full(), 3);
+    bench.far(FORWARD);
+    assert_eq!(bench.rig.drain().len(), 6);
+    let none = BufferLimits { bytes_max: 0, ..live.buffer };
+    bench.rig.upf.set_live(LiveSettings { buffer: none, ..live });
+    bench.far(BUFFER);
+    bench.rig.drain();
+    bench.down(1, 10);
+    assert_eq!(bench.full(), 4);
+}
+
 /// Sessions that each keep within their own bound fill the worker's together.
 #[test]
 fn packets_are_bounded_for_all_sessions_together() {
-    let settings = NodeSettings { buffer_packets_max: 10, ..fixture::settings() };
+    let settings = with_buffer(|limits| BufferLimits { packets_max: 10, ..limits });
     let mut bench = Bench::with(settings, &waiting(7, BUFFER, bar()));
     let other = bench.rig.upf.establish(&waiting(8, BUFFER, bar()), bench.now).unwrap().seid;
     bench.down(6, 10);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
+use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, v4, with_live};
 use crate::frames::{g_pdu, read_tunnel, udp4, udp6};
 use crate::smf_shapes::{SMF_TEID, open5gs};
 use kaido_engine::{DropReason, Route};
@@ -16,7 +16,7 @@ use kaido_n4::{
 use kaido_upf::UpfDrop;
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::ids::EndpointId;
-use kaido_upf::node::{ControlPlaneMessage, NodeSettings};
+use kaido_upf::node::{ControlPlaneMessage, LiveSettings};
 use kaido_upf::path::ControlPlaneLink;
 use kaido_wire::PduSession;
 
@@ -67,7 +67,8 @@ fn session(smf: &str) -> Establishment {
 fn rig() -> (Rig, Arc<Kernel>) {
     let kernel = Arc::<Kernel>::default();
     let echo = EchoSettings { interval: Some(Duration::from_secs(60)), ..EchoSettings::default() };
-    let rig = Rig::with_control_plane(NodeSettings { echo, ..settings() }, kernel.clone());
+    let settings = with_live(|live| LiveSettings { echo, ..live });
+    let rig = Rig::with_control_plane(settings, kernel.clone());
     // The network of N4 is behind an interface that is no port.
     rig.routes.set_routes([
         (ip("10.100.3.0"), 24, Route { port: Some(N3), gateway: None, metric: 0 }),

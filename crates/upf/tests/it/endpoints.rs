@@ -29,7 +29,7 @@ fn with_n9() -> NodeSettings {
     settings.ports[1].gtpu = true;
     settings.ports[1].instance = Some(InstanceId(0));
     settings.ports[1].addresses.push(ip(N9_ADDRESS));
-    settings.echo = EchoSettings { interval: Some(Duration::from_secs(60)), ..EchoSettings::default() };
+    settings.live.echo = EchoSettings { interval: Some(Duration::from_secs(60)), ..EchoSettings::default() };
     settings
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::fixture;
 use crate::fixture::packets::{downlink, ethernet, ipv4 as ipv4_packet, udp_between, udp_with, uplink};
-use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
+use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings, with_live};
 use kaido_engine::{DropReason, PortChange, PortId, PortLink};
 use kaido_n4::{Pdr, PdrId, SdfFilter, SessionService};
 use kaido_upf::UpfDrop;
 use kaido_upf::fragment::{FragmentSettings, Limits, Oversize};
-use kaido_upf::node::{MssClamp, MssLimit, NodeSettings, PortRole};
+use kaido_upf::node::{LiveSettings, MssClamp, MssLimit, NodeSettings, PortRole};
 use kaido_upf::path::KernelReturn;
 use kaido_wire::{IpProtocol, checksum, gtpu, ipv4};
 
@@ -20,7 +20,8 @@ const REASSEMBLY_TIME: Duration = Duration::from_secs(60);
 
 fn with_fragments(oversize: Oversize) -> NodeSettings {
     let limits = Limits { time: REASSEMBLY_TIME, ..Limits::default() };
-    NodeSettings { fragments: FragmentSettings { enabled: true, limits, oversize }, ..settings() }
+    let fragments = FragmentSettings { enabled: true, limits };
+    NodeSettings { fragments, ..with_live(|live| LiveSettings { oversize, ..live }) }
 }
 
 /// Without DF, as what is to be fragmented must be.

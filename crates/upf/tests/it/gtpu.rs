@@ -18,7 +18,7 @@ const T3: Duration = Duration::from_secs(3);
 
 fn rig() -> Rig {
     let mut settings = settings();
-    settings.echo = EchoSettings { interval: Some(INTERVAL), t3: T3, n3: 3 };
+    settings.live.echo = EchoSettings { interval: Some(INTERVAL), t3: T3, n3: 3 };
     Rig::with(settings)
 }
 

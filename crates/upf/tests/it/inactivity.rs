@@ -1,13 +1,12 @@
 //! Sessions without traffic: reported once by their timer, and again only after a packet.
 #![allow(clippy::unwrap_used)]
 
-use crate::fixture;
 use std::time::{Duration, SystemTime};
 
 use crate::fixture::packets::{downlink, udp, uplink};
-use crate::fixture::{N3, N6, Rig, SessionPlan, now};
+use crate::fixture::{N3, N6, Rig, SessionPlan, now, with_live};
 use kaido_n4::{Modification, Seid, SessionEvent, SessionService};
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::LiveSettings;
 
 const T: Duration = Duration::from_secs(60);
 
@@ -73,7 +72,7 @@ fn a_session_without_urr_is_watched_too_and_a_modification_is_no_activity() {
 /// Conformance: TS 29.244 5.11.3 | An inactivity timer for all sessions of a node
 #[test]
 fn a_node_may_watch_all_sessions() {
-    let mut rig = Rig::with(NodeSettings { inactivity_timer: Some(T), ..fixture::settings() });
+    let mut rig = Rig::with(with_live(|live| LiveSettings { inactivity_timer: Some(T), ..live }));
     let start = now();
     let seid = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), start).unwrap().seid;
     let mut own = SessionPlan::ipv4(8).establishment();

@@ -16,7 +16,7 @@
 use std::time::{Duration, Instant};
 
 use kaido_n4::BitRate;
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::LiveSettings;
 use kaido_upf::qos::{PolicerSlot, Policers};
 use kaido_upf::ue::Direction;
 
@@ -101,7 +101,7 @@ const RTTS_MS: [u64; 3] = [2, 20, 100];
 
 #[test]
 fn one_flow_gets_its_rate_by_default() {
-    let depth = NodeSettings::default().policer_window;
+    let depth = LiveSettings::default().policer_window;
     for kbps in RATES_KBPS {
         for rtt in RTTS_MS {
             let share = share(kbps, Duration::from_millis(rtt), depth);
