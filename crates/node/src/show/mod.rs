@@ -50,20 +50,10 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) {
 
 /// Rows under headings, each column as wide as its widest cell.
 pub fn table_text(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |at: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(at)).map(String::len);
-        cells.chain([headings[at].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..headings.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<_> = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-    let mut text = line(&mut headings.iter().copied());
-    for row in rows {
-        text.push_str(&line(&mut row.iter().map(String::as_str)));
-    }
-    text
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING).set_header(headings).add_rows(rows);
+    table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 2)));
+    format!("{}\n", table.trim_fmt())
 }
 
 /// `kaido status`.
@@ -192,4 +182,17 @@ pub fn drops(socket: &Path, json: bool) -> miette::Result<()> {
         .collect();
     table(&["port", "reason", "packets", "meaning"], &rows);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_look() {
+        let rows = [["a", "5 µs", "x"], ["longer", "70 ms", ""]].map(|row| row.map(str::to_owned).to_vec());
+        let text = table_text(&["name", "after", "more"], &rows);
+        assert_eq!(text, "name    after  more\na       5 µs   x\nlonger  70 ms\n");
+        assert_eq!(table_text(&["name", "after"], &[]), "name  after\n");
+    }
 }
