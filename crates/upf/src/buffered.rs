@@ -27,6 +27,12 @@ impl BufferedBytes {
         taken
     }
 
+    /// Takes room again for a packet of `len` bytes that has just given its own back, whatever there is now.
+    pub(crate) fn take_back(&self, len: u64) {
+        self.taken.fetch_add(len, Ordering::Relaxed);
+        self.packets.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Gives the room of `packets` packets back, of `len` bytes together.
     pub fn give(&self, packets: usize, len: u64) {
         self.packets.fetch_sub(packets as u64, Ordering::Relaxed);
@@ -69,6 +75,8 @@ mod tests {
         assert!(!bytes.take(1));
         bytes.give(1, 400);
         assert!(bytes.take(300) && !bytes.take(1));
+        bytes.take_back(10);
+        assert_eq!((bytes.taken(), bytes.packets()), (310, 2));
     }
 
     #[test]

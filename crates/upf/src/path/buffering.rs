@@ -67,22 +67,29 @@ impl Buffers {
     }
 
     /// Keeps a packet, of a session for which `suggested` are worth keeping; `Ok(true)` for its first. Returns it when
-    /// the session, the worker or the node has no room by `limits`.
+    /// the session, the worker or the node has no room by `limits`. One that had waited before has none.
     pub(super) fn push(
         &mut self,
         session: SessionIndex,
         suggested: Option<u16>,
         packet: BufferedPacket,
-        limits: &BufferLimits,
+        limits: Option<&BufferLimits>,
     ) -> Result<bool, BufferedPacket> {
         let len = packet.frame.packet_len();
         let (waiting, bytes) =
             self.sessions.get(&session).map_or((0, 0), |queue| (queue.packets.len(), queue.bytes));
-        let wanted = suggested.map_or(usize::MAX, usize::from).min(limits.packets_per_session);
-        let full =
-            self.packets >= limits.packets_max || waiting >= wanted || bytes + len > limits.bytes_per_session;
-        if full || !self.node.buffered.take(len as u64) {
+        let is_wanted = suggested.is_none_or(|most| waiting < usize::from(most));
+        let has_room = |limits: &BufferLimits| {
+            self.packets < limits.packets_max
+                && waiting < limits.packets_per_session
+                && bytes + len <= limits.bytes_per_session
+                && self.node.buffered.take(len as u64)
+        };
+        if !is_wanted || !limits.is_none_or(has_room) {
             return Err(packet);
+        }
+        if limits.is_none() {
+            self.node.buffered.take_back(len as u64);
         }
         let queue = self.sessions.entry(session).or_default();
         queue.packets.push_back(packet);

@@ -241,7 +241,7 @@ impl Worker {
         let arrived = since.unwrap_or(out.now());
         let time = action.buffer.time_ms.map(|time| Duration::from_millis(time.into()));
         let session = record.session();
-        let limits = &self.live.get().buffer;
+        let limits = self.live.get().buffer;
         let told = action.apply.notify_cp || action.apply.report_buffered;
         let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp };
         let waiting = BufferedPacket {
@@ -255,7 +255,7 @@ impl Worker {
             dropped: extended.and_then(|extended| extended.dropped.clone()),
             tell_discard: action.apply.report_discarded.then_some(action.pdr),
         };
-        match self.buffers.push(session, action.buffer.packets, waiting, limits) {
+        match self.buffers.push(session, action.buffer.packets, waiting, since.is_none().then_some(&limits)) {
             Ok(first) => {
                 // A packet that was put back was told of when it came.
                 if first && since.is_none() && told {

@@ -259,6 +259,10 @@ fn limits_change_while_packets_wait() {
     bench.rig.drain();
     bench.down(3, 10);
     assert_eq!(bench.full(), 3);
+    // A change of the session has them looked at, and put back.
+    bench.bar(UpdateBar { suggested_packets: Change::To(200), ..UpdateBar::default() });
+    bench.rig.drain();
+    assert_eq!((bench.full(), bench.rig.upf.node().buffered.packets()), (3, 3));
     bench.rig.upf.set_live(live);
     bench.rig.drain();
     bench.down(3, 10);
