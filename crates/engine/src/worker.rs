@@ -416,13 +416,30 @@ impl Worker {
     ///
     /// # Errors
     /// When the thread or its notifier cannot be made.
-    pub fn spawn(mut self, name: String, stop: Arc<AtomicBool>) -> std::io::Result<WorkerHandle> {
+    pub fn spawn(self, name: String, stop: Arc<AtomicBool>) -> std::io::Result<WorkerHandle> {
+        self.spawn_behind(name, stop, || ())
+    }
+
+    /// As [`Worker::spawn`]; the thread does `first` before anything else.
+    ///
+    /// # Errors
+    /// When the thread or its notifier cannot be made.
+    pub fn spawn_behind(
+        mut self,
+        name: String,
+        stop: Arc<AtomicBool>,
+        first: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<WorkerHandle> {
         let notifier = Notifier::new()?;
         self.function.attach(&notifier);
         self.inbox.attach(&notifier);
         self.notifier = Some(notifier);
         let (counters, inbox) = (self.counters(), self.inbox());
-        let thread = std::thread::Builder::new().name(name).spawn(move || self.run(&stop))?;
+        let run = move || {
+            first();
+            self.run(&stop);
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run)?;
         Ok(WorkerHandle { thread, counters, inbox })
     }
 }

@@ -40,6 +40,7 @@ mod questions;
 mod queues;
 mod reload;
 mod run;
+mod sandbox;
 pub mod show;
 mod shown;
 pub mod signals;

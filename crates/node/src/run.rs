@@ -33,6 +33,7 @@ use crate::log::{log_stop, notify, start_log};
 use crate::metrics::{Exporter, Figures, FunctionFigures};
 use crate::questions::{QuestionSender, questions};
 use crate::reload::Reloader;
+use crate::sandbox;
 use crate::signals::{hangup_flag, stop_flag};
 use crate::start_fault::StartFault;
 use crate::takeover::Takeover;
@@ -44,10 +45,14 @@ use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, TAKES_OVER, Upgr
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config, reloader: Reloader<'_>) -> miette::Result<()> {
     start_log(&config.base);
+    let is_restricted = config.functions.iter().all(|function| function.base().is_restricted());
+    if is_restricted {
+        sandbox::enter();
+    }
     let stop = stop_flag()?;
     let before = Before::find(config.functions.len(), &stop)?.map(Arc::new);
-    let ended =
-        Node::open(config, stop, before.clone()).and_then(|node| node.run(&config.functions, reloader));
+    let ended = Node::open(config, stop, before.clone(), is_restricted)
+        .and_then(|node| node.run(&config.functions, reloader));
     if let (Some(before), Err(why)) = (before, &ended) {
         before.fail(why);
     }
@@ -75,7 +80,8 @@ fn begin_anew(why: &str) -> miette::Report {
     let arguments = std::env::args_os().skip(1);
     let mut program = Command::new("/proc/self/exe");
     // It may have taken over itself before.
-    let error = program.args(arguments).env_remove(TAKES_OVER).env(FAILED_UPGRADE, why).exec();
+    program.args(arguments).env_remove(TAKES_OVER).env(FAILED_UPGRADE, why).envs(sandbox::for_next());
+    let error = program.exec();
     miette!("the program cannot begin anew: {error}")
 }
 
@@ -93,6 +99,8 @@ struct Node {
     _kept: Vec<Arc<OwnedFd>>,
     /// The node that this one takes over from.
     before: Option<Arc<Before>>,
+    /// Threads give up what they have no use for.
+    is_restricted: bool,
 }
 
 /// A function that was started.
@@ -106,7 +114,12 @@ struct Started<'s> {
 }
 
 impl Node {
-    fn open(config: &Config, stop: Arc<AtomicBool>, before: Option<Arc<Before>>) -> miette::Result<Self> {
+    fn open(
+        config: &Config,
+        stop: Arc<AtomicBool>,
+        before: Option<Arc<Before>>,
+        is_restricted: bool,
+    ) -> miette::Result<Self> {
         let base = &config.base;
         let takeover = before.as_ref().map_or_else(Arc::default, |before| before.takeover().clone());
         // Before anything of the network is touched: a second node is noticed here.
@@ -133,7 +146,7 @@ impl Node {
         let sockets = TcpSockets { metrics, api: api.map_err(|why| miette!("{why}"))? };
         let pool = crate::frames::open(config, &takeover)?;
         let socket = base.control.socket.clone();
-        Ok(Self { stop, control, socket, sockets, pool, takeover, _kept: kept, before })
+        Ok(Self { stop, control, socket, sockets, pool, takeover, _kept: kept, before, is_restricted })
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
@@ -244,7 +257,7 @@ impl Node {
             routes,
             functions: names,
         };
-        let http = Http::start(&socket, self.sockets, figures, sources, door);
+        let http = Http::start(&socket, self.sockets, figures, sources, door, self.is_restricted);
         let Http { server, exporter, questions, notifier } =
             match http.into_diagnostic().wrap_err("cannot serve HTTP") {
                 Ok(http) => http,
@@ -312,11 +325,12 @@ impl Http {
         figures: Figures,
         sources: impl FnOnce(Asking<Asked, Reply>, Asking<Format, Option<String>>) -> Sources,
         door: Door,
+        is_restricted: bool,
     ) -> std::io::Result<Self> {
         let notifier = Notifier::new()?;
         let (node, questions) = asking(Some(notifier.clone()));
         let (metrics, scrapes) = asking(None);
-        let server = Server::start(socket.listener(), sockets, sources(node, metrics), door)?;
+        let server = Server::start(socket.listener(), sockets, sources(node, metrics), door, is_restricted)?;
         let exporter = Exporter::start(figures, scrapes)?;
         Ok(Self { server, exporter, questions, notifier })
     }

@@ -13,6 +13,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::ports::{OpenPorts, Queue};
 use super::signals::received;
 use crate::config::Base;
+use crate::sandbox::{ThreadKind, restrict};
 
 /// The workers of a function.
 pub struct WorkerSet {
@@ -43,9 +44,18 @@ impl WorkerSet {
             })
         });
         let made: Vec<Worker> = made.collect::<miette::Result<_>>()?;
+        let kind = if base.node.makes_sockets { ThreadKind::FaceWorker } else { ThreadKind::Worker };
+        let is_restricted = base.is_restricted();
         let named = (first..=u8::MAX).zip(made);
         let workers = named
-            .map(|(number, worker)| worker.spawn(format!("worker-{number}"), stop.clone()))
+            .map(|(number, worker)| {
+                let name = format!("worker-{number}");
+                worker.spawn_behind(name, stop.clone(), move || {
+                    if is_restricted {
+                        restrict(kind);
+                    }
+                })
+            })
             .collect::<Result<_, _>>()
             .into_diagnostic()
             .wrap_err("cannot start a worker thread")?;

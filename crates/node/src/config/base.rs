@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::api::ApiConfig;
 use super::metrics::MetricsConfig;
 use super::node::NodeConfig;
-use super::port::PortConfig;
+use super::port::{Driver, PortConfig};
 use super::{Spanned, unplaced};
 
 /// What every function has.
@@ -42,6 +42,12 @@ impl Base {
     /// Whether a port is one of these, by its name.
     pub fn has_port(&self, port: &PortConfig) -> bool {
         self.ports.iter().any(|own| own.get_ref().name == port.name)
+    }
+
+    /// Whether the node restricts what it may ask of the kernel. What DPDK asks for, nobody lists.
+    pub fn is_restricted(&self) -> bool {
+        let is_dpdk = |port: &Spanned<PortConfig>| *port.get_ref().driver.get_ref() == Driver::Dpdk;
+        self.node.sandbox && !self.ports.iter().any(is_dpdk)
     }
 
     /// Whether a device that the node makes is to have an address.

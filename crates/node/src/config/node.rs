@@ -48,12 +48,18 @@ pub struct NodeConfig {
     pub cpus: Spanned<Vec<usize>>,
     /// Poll without ever sleeping: lowest latency, one whole core a worker.
     pub busy_poll: bool,
+    /// Give up the capabilities that a node has no use for, and have system calls that it has no use for refused: by the process, and
+    /// further by the threads that forward packets and that answer clients of the API. Not with ports of driver `dpdk`.
+    pub sandbox: bool,
     /// By what packets are steered to workers in mode `rss`, if not by the queue. The function decides.
     #[serde(skip)]
     pub spread_by: Option<SpreadBy>,
     /// Whether workers of the function hand packets over to each other whatever the file says.
     #[serde(skip)]
     pub hands_over: bool,
+    /// Whether workers of the function open and listen at sockets of their own.
+    #[serde(skip)]
+    pub makes_sockets: bool,
 }
 
 impl Default for NodeConfig {
@@ -65,9 +71,11 @@ impl Default for NodeConfig {
             queue_mode: unplaced(QueueMode::Rss),
             spread_by: None,
             hands_over: false,
+            makes_sockets: false,
             datapath: unplaced(Datapath::Auto),
             cpus: unplaced(Vec::new()),
             busy_poll: false,
+            sandbox: true,
         }
     }
 }

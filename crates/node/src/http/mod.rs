@@ -47,6 +47,7 @@ pub(crate) use self::tokens::{new_token, role_of};
 use crate::api::{Asked, Reply, Route};
 use crate::board::Health;
 use crate::config::ApiConfig;
+use crate::sandbox::{self, ThreadKind};
 use crate::upgrade::Leaving;
 
 /// How long is waited for clients to be answered, when nobody else is taken in.
@@ -178,7 +179,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves at the control socket, and over TCP where there are sockets for it.
+    /// Serves at the control socket, and over TCP where there are sockets for it. `is_restricted` says whether its thread gives up what it
+    /// has no use for.
     ///
     /// # Errors
     /// When thread or runtime cannot be made.
@@ -187,6 +189,7 @@ impl Server {
         sockets: TcpSockets,
         sources: Sources,
         door: Door,
+        is_restricted: bool,
     ) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let control = control.try_clone()?;
@@ -208,8 +211,12 @@ impl Server {
             });
             join_all(each).await;
         };
-        let thread =
-            std::thread::Builder::new().name("http".to_owned()).spawn(move || runtime.block_on(serve()))?;
+        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+            if is_restricted {
+                sandbox::restrict(ThreadKind::Http);
+            }
+            runtime.block_on(serve());
+        })?;
         Ok(Self { door, thread })
     }
 

@@ -111,7 +111,7 @@ fn serve(control: &ControlSocket, listener: &TcpListener, api: Option<ApiSocket>
     let sources =
         Sources { node, metrics, health: Health::default(), leaving, routes, functions: vec!["gre"] };
     let metrics = Some(listener.try_clone().unwrap());
-    Server::start(control.listener(), TcpSockets { metrics, api }, sources, door.clone()).unwrap()
+    Server::start(control.listener(), TcpSockets { metrics, api }, sources, door.clone(), true).unwrap()
 }
 
 fn answer(asked: &Asked) -> Reply {

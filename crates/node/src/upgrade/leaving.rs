@@ -11,6 +11,7 @@ use super::channel::Channel;
 use super::{FAILED_UPGRADE, FromNew, FromOld, HandOver, Stage, TAKES_OVER};
 use crate::api::UpgradeState;
 use crate::http::Door;
+use crate::sandbox;
 use crate::takeover::Takeover;
 
 /// How long a function may take to bring what it knows to the store.
@@ -135,6 +136,7 @@ impl Leaving {
         let mut child = Command::new(program)
             .args(std::env::args_os().skip(1))
             .env(TAKES_OVER, "1")
+            .envs(sandbox::for_next())
             .env_remove(FAILED_UPGRADE)
             .stdin(Stdio::from(other))
             .spawn()

@@ -76,6 +76,7 @@ impl NdnConfig {
         let config = part.read()?;
         let mut base = part.base;
         base.node.hands_over = true;
+        base.node.makes_sockets = true;
         Ok(Self { base, ..config })
     }
 }

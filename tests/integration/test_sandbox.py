@@ -1,0 +1,64 @@
+"""What the threads of a running node may ask of the kernel.
+
+That they ask for no more is shown by all other tests: it would end a debug build.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Attach
+from rig.net import Topology, run
+from rig.node import Node
+
+pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
+
+#: Numbers of capabilities (capability.h): a system's administration, to trace other processes, eBPF.
+SYS_ADMIN, SYS_PTRACE, BPF = 21, 19, 39
+
+
+def threads(pid: int) -> dict[str, dict[str, str]]:
+    """What the kernel says of each thread of a process, by its name."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        told = {name: value.strip() for name, value in fields}
+        found[told["Name"]] = told
+    return found
+
+
+@pytest.mark.parametrize("driver", ["af_xdp", "af_packet"])
+def test_each_thread_has_what_it_needs(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach, driver: str
+) -> None:
+    """Workers eBPF at most, the API's thread none over the network; an upgrade adds no filter."""
+    node = Node(binary, net.upf, tmp_path, driver=driver, durability="process").start()
+    attach("--ues 1 --tuns 1")
+    assert node.process is not None
+    for pid in (node.process.pid, None):
+        if pid is None:
+            run(str(binary), "upgrade", "--socket", str(node.socket))
+            pid = int(str((node.ask("status") or {})["pid"]))
+        assert net.ran.pings("10.100.6.2", "-I", "ue0")
+        all_threads = threads(pid)
+        assert {"worker-0", "http", "upf"} <= set(all_threads)
+        for name, told in all_threads.items():
+            assert (told["NoNewPrivs"], told["Seccomp"]) == ("1", "2"), name
+            filters = 2 if name == "http" or name.startswith("worker-") else 1
+            assert int(told["Seccomp_filters"]) == filters, name
+            for kind in ("CapEff", "CapPrm", "CapInh", "CapBnd"):
+                held = int(told[kind], 16)
+                assert not held & (1 << SYS_ADMIN | 1 << SYS_PTRACE), f"{name}: {kind}"
+        assert int(all_threads["worker-0"]["CapPrm"], 16) in (0, 1 << BPF)
+        network = 1 << 12 | 1 << 13
+        assert int(all_threads["http"]["CapPrm"], 16) & network == 0
+        assert int(all_threads["upf"]["CapEff"], 16) & network == network
+
+
+def test_it_can_be_left_out(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """For who looks for a fault with tools that the list does not know."""
+    node = Node(binary, net.upf, tmp_path, node="sandbox = false").start()
+    assert node.process is not None
+    assert {told["Seccomp"] for told in threads(node.process.pid).values()} == {"0"}
+    assert node.stop() == 0
