@@ -190,7 +190,7 @@ impl Api {
                 check_kind(kind, "application/json")?;
                 let wanted = request::create(&body?, &self.consumers, &self.flows)?;
                 match self.order(Order::Create(Box::new(wanted)), &owner).await? {
-                    Done::Created { id, document, reports } => created(&root, &id, document, &reports),
+                    Done::Created { id, document, reports } => created(&root, &id, &document, &reports),
                     _ => Err(silent()),
                 }
             }
@@ -289,7 +289,7 @@ where
     }
 }
 
-fn created(root: &str, id: &str, document: Value, reports: &[Item]) -> Result<Answer, Problem> {
+fn created(root: &str, id: &str, document: &Value, reports: &[Item]) -> Result<Answer, Problem> {
     let uri = format!("{root}{ROOT}/{id}");
     let mut body = json!({"subscription": document, "subscriptionId": uri});
     if !reports.is_empty() {

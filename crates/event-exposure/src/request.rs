@@ -147,7 +147,7 @@ pub(crate) fn subscription(
 ) -> Result<Subscription, Problem> {
     let ies = Ies::of(&document, at, Presence::Mandatory)?;
     let ue = ue(&ies)?;
-    let mode = ies.mandatory("eventReportingMode", |value| Ok::<_, String>(value))?;
+    let mode = ies.mandatory("eventReportingMode", Ok::<&Value, String>)?;
     let mode = Ies::of(mode, &ies.pointer("eventReportingMode"), Presence::Mandatory)?;
     let mut events = Vec::new();
     for (event, at) in ies.items("eventList", EVENTS_MAX)? {

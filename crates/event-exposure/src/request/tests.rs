@@ -154,7 +154,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         let names = "[a-zA-Z]{1,8}|ipv4Addr|flowDescription|trigger|type|measurementTypes|repPeriod";
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            proptest::collection::btree_map(names, inner, 0..4).prop_map(|map| Value::from_iter(map)),
+            proptest::collection::btree_map(names, inner, 0..4).prop_map(Value::from_iter),
         ]
     })
 }
