@@ -185,7 +185,7 @@ impl Active {
     /// When there is something to do, unless something happens.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let due = match self.phase {
-            Phase::Rests if self.on_way.is_empty() => self.due,
+            Phase::Rests => self.due,
             _ => None,
         };
         due.into_iter().chain(self.sample_due).min()
@@ -355,7 +355,7 @@ impl Active {
                 }
                 Phase::Rests => {
                     let is_due = self.due.is_some_and(|due| due <= now.monotonic);
-                    if !self.on_way.is_empty() || !(is_due || self.ended.len() >= ENDED_EARLY) {
+                    if !is_due && self.ended.len() < ENDED_EARLY {
                         return Step::Rests;
                     }
                     self.phase = Phase::Round(self.round(source));

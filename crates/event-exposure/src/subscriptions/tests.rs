@@ -455,6 +455,30 @@ fn a_subscriber_is_found_by_supi_whenever_it_comes() {
 }
 
 #[test]
+fn sessions_that_come_and_go_leave_nothing_behind() {
+    let mut rig = Rig::of(0);
+    rig.create(&json!({"supi": "imsi-000000000000009"}));
+    rig.after(0);
+    let begin = |rig: &mut Rig, number: u64| {
+        rig.sessions.add(9);
+        rig.sessions.places.last_mut().unwrap().as_mut().unwrap().session = SessionId(number);
+        let now = rig.now();
+        rig.subscriptions.session_began(SessionId(number), &mut rig.sessions, now);
+    };
+    for number in 100..140 {
+        begin(&mut rig, number);
+        let told = rig.after(10_000);
+        assert_eq!(told.len(), 1);
+        let last = rig.sessions.end(number);
+        rig.subscriptions.session_ended(last);
+        rig.answer(&told, true);
+    }
+    begin(&mut rig, 200);
+    rig.sessions.pass(200, volume(2, 0));
+    assert_eq!(rig.octets_after(10_000), BTreeMap::from([("10.60.0.9".to_owned(), 200)]));
+}
+
+#[test]
 fn a_dnn_selects_sessions() {
     let mut rig = Rig::of(4);
     rig.create(&json!({"anyUe": true, "dnn": "ims"}));
