@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import struct
 import sys
 import time
@@ -20,9 +22,10 @@ from rig.authority import LEAF, Authority
 from rig.consumer import Consumer
 from rig.gtpu import G_PDU, gtpu, ipv4, udp
 from rig.net import Namespace, Topology, run, wait_until
-from rig.node import Node
+from rig.node import Node, Sim
 from rig.pfcp import ControlPlane, choose, downlink, ie, to_access, to_core, u8, u16, u32, uplink
 from rig.prometheus import fetch
+from test_upgrade import pid, upgrade
 
 #: Octets of a ping's IPv4 packet.
 PING = 84
@@ -259,10 +262,11 @@ def ping(net: Topology, count: int, ue: str = "ue0") -> None:
     assert net.ran.pings("10.100.6.2", "-I", ue, count=count)
 
 
-def attach_one(net: Topology, attach: Attach, ues: int = 1) -> None:
+def attach_one(net: Topology, attach: Attach, ues: int = 1) -> Sim:
     """Sessions that carry packets."""
-    attach(f"--ues {ues} --tuns {ues}", f"{TUNNELS} --ue-ipv4 {UE}")
+    sim = attach(f"--ues {ues} --tuns {ues}", f"{TUNNELS} --ue-ipv4 {UE}")
     wait_until(lambda: net.ran.pings("10.100.6.2", "-I", "ue0", count=1), "the session carries data")
+    return sim
 
 
 @pytest.mark.parametrize("exposing", ["engine", "xdp"], indirect=True)
@@ -338,8 +342,7 @@ def test_a_session_that_ends_is_told_of_to_its_last_octet(
 ) -> None:
     """Of any UE: each session by its address, those too that come and go between two reports."""
     del exposing
-    sim = attach("--ues 2 --tuns 2", f"{TUNNELS} --ue-ipv4 {UE}")
-    wait_until(lambda: net.ran.pings("10.100.6.2", "-I", "ue0", count=1), "the session carries data")
+    sim = attach_one(net, attach, ues=2)
     mode = {"trigger": "PERIODIC", "repPeriod": 3}
     assert alice.subscribe("any", mode, ueIpAddress=None, anyUe=True).status == 201
     time.sleep(1)
@@ -510,6 +513,33 @@ def test_what_is_not_allowed_changes_nothing(
     full = alice.subscribe("c", mode)
     assert (full.status, full.body["cause"]) == (500, "INSUFFICIENT_RESOURCES")
     ping(net, 1)
+
+
+def test_consumers_subscribe_again_after_an_upgrade(
+    binary: Path, net: Topology, tmp_path: Path, attach: Attach
+) -> None:
+    """The socket is the next process's, sessions go on, and subscriptions are gone."""
+    file, (token,) = tokens(binary, tmp_path, "alice")
+    more = f'[event_exposure]\nlisten = "127.0.0.1"\ntokens = "{file}"\nconsumers = ["127.0.0.0/8"]\n'
+    node = Node(binary, net.upf, tmp_path, durability="process", more=more).start()
+    consumer = Consumer(net.upf, tmp_path).start()
+    alice = Subscriber(net.upf, token)
+    sim = attach_one(net, attach)
+    mode = {"trigger": "PERIODIC", "repPeriod": 1}
+    location = alice.subscribe("before", mode).headers["location"]
+    ping(net, 2)
+    wait_until(lambda: consumer.octets("before") == (2 * PING, 2 * PING), "it is notified")
+    code, said = upgrade(node)
+    assert code == 0, said
+    try:
+        assert alice.ask("DELETE", location).body["cause"] == "SUBSCRIPTION_NOT_FOUND"
+        assert alice.subscribe("after", mode).status == 201
+        ping(net, 3)
+        wait_until(lambda: consumer.octets("after") == (3 * PING, 3 * PING), "it is notified again")
+    finally:
+        sim.stop()
+        os.kill(pid(node), signal.SIGTERM)
+        wait_until(lambda: node.ask("status") is None, "the node ends")
 
 
 @pytest.mark.needs("root", "ip", "ping", "curl", "openssl")

@@ -19,10 +19,12 @@ use kaido_upf::control::{SessionUsage, Upf, UsageScope};
 
 use crate::config::EventExposureConfig;
 
-/// Sessions that have begun and are told of in a turn.
-const BEGUN_A_TURN: usize = 128;
-/// Sessions that have ended and are told of in a turn.
+/// Sessions that have begun and are told of in a turn, or fewer where each is told to many subscriptions.
+const BEGUN_A_TURN: usize = 512;
+const BEGUN_TOLD_A_TURN: usize = 16_384;
+/// The same of sessions that have ended.
 const ENDED_A_TURN: usize = 64;
+const ENDED_TOLD_A_TURN: usize = 4096;
 /// Requests that are done in a turn.
 const COMMANDS_A_TURN: usize = 4;
 /// Outcomes of notifications that are taken in a turn.
@@ -179,11 +181,13 @@ impl Exposure {
     }
 
     fn hear_of_sessions(&mut self, upf: &mut Upf, now: Now) {
-        for _ in 0..BEGUN_A_TURN {
+        let each = |told: usize, most: usize| (told / self.subscriptions.len().max(1)).clamp(1, most);
+        let (begun, ended) = (each(BEGUN_TOLD_A_TURN, BEGUN_A_TURN), each(ENDED_TOLD_A_TURN, ENDED_A_TURN));
+        for _ in 0..begun {
             let Some(Seid(seid)) = upf.take_begun() else { break };
             self.subscriptions.session_began(SessionId(seid), &mut Sessions(upf), now);
         }
-        for _ in 0..ENDED_A_TURN {
+        for _ in 0..ended {
             let Some(usage) = upf.take_ended() else { break };
             self.subscriptions.session_ended(volumes(usage, None));
         }

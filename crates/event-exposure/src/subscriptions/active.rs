@@ -182,6 +182,16 @@ impl Active {
         self.lost
     }
 
+    /// Forgets so many sessions; says whether that is all.
+    pub(super) fn forget(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            if self.baselines.pop_first().is_none() && self.ended.pop_front().is_none() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// When there is something to do, unless something happens.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let due = match self.phase {

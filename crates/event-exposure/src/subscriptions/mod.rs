@@ -24,6 +24,8 @@ use crate::usage::{SessionId, SessionVolumes, UsageSource};
 const PLACES_A_TURN: usize = 1024;
 /// Sessions that are read in a turn: about a third of a millisecond.
 const READS_A_TURN: usize = 48;
+/// Sessions that a subscription which has ended forgets in a turn.
+const FORGOTTEN_A_TURN: usize = 2048;
 /// Subscriptions to any UE: each remembers what it has told of every session.
 const ANY_UE_MAX: usize = 4;
 /// Octets of an identifier, before they are written as text.
@@ -123,6 +125,8 @@ pub struct Subscriptions {
     next: u64,
     counts: Counts,
     is_behind: bool,
+    /// Those that have ended, with what they remember: of a million sessions that takes longer to forget than a turn lasts.
+    forgotten: Vec<Active>,
 }
 
 impl Subscriptions {
@@ -130,7 +134,8 @@ impl Subscriptions {
     pub fn new(limits: Limits) -> Self {
         let counts = Counts::default();
         let (active, numbers) = (BTreeMap::new(), BTreeMap::new());
-        Self { limits, active, numbers, issued: 0, sequence: 0, next: 0, counts, is_behind: false }
+        let forgotten = Vec::new();
+        Self { limits, active, numbers, issued: 0, sequence: 0, next: 0, counts, is_behind: false, forgotten }
     }
 
     /// What was done.
@@ -142,6 +147,11 @@ impl Subscriptions {
     /// Whether nobody has subscribed.
     pub fn is_empty(&self) -> bool {
         self.active.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.active.len()
     }
 
     /// Whether a turn's part was not all that is due.
@@ -255,6 +265,7 @@ impl Subscriptions {
         if let Some(active) = self.active.remove(&number) {
             self.numbers.remove(&active.id);
             self.counts.lost += active.lost();
+            self.forgotten.push(active);
         }
     }
 
@@ -290,7 +301,10 @@ impl Subscriptions {
         let expired: Vec<_> = expired.map(|(number, _)| *number).collect();
         expired.into_iter().for_each(|number| self.forget(number));
         let mut budget = Budget { places: PLACES_A_TURN, reads: READS_A_TURN };
-        self.is_behind = false;
+        if self.forgotten.last_mut().is_some_and(|active| active.forget(FORGOTTEN_A_TURN)) {
+            self.forgotten.pop();
+        }
+        self.is_behind = !self.forgotten.is_empty();
         // From where the last turn ended, so that each has its turn.
         let order: Vec<u64> =
             self.active.range(self.next..).chain(self.active.range(..self.next)).map(|(n, _)| *n).collect();

@@ -443,6 +443,20 @@ fn any_ue_is_looked_at_in_turns() {
 }
 
 #[test]
+fn what_was_remembered_is_forgotten_in_turns() {
+    let mut rig = Rig::of(5000);
+    let id = rig.create(&json!({"anyUe": true})).id;
+    rig.after(0);
+    rig.subscriptions.delete(&id, "a").unwrap();
+    let (now, mut out) = (rig.now(), Vec::new());
+    let turns = (0..9).take_while(|_| {
+        rig.subscriptions.turn(&mut rig.sessions, now, &mut out);
+        rig.subscriptions.is_behind()
+    });
+    assert_eq!(turns.count(), 2);
+}
+
+#[test]
 fn a_subscriber_is_found_by_supi_whenever_it_comes() {
     let mut rig = Rig::of(5);
     rig.create(&json!({"supi": "imsi-000000000000009"}));

@@ -187,7 +187,7 @@ impl Upf {
         self.sessions.head(self.sessions.find(seid)?).and_then(|(imsi, _)| imsi)
     }
 
-    /// Last volumes of sessions that were not noted, as nobody had taken those before.
+    /// Sessions whose beginning, or last volume, was not noted, as nobody had taken those before.
     pub fn usage_lost(&self) -> u64 {
         self.usage_follower.as_ref().map_or(0, |follower| follower.lost)
     }
@@ -269,6 +269,8 @@ impl Upf {
             follower.offsets.remove(&index);
             if follower.begun.len() < WAITING_MAX {
                 follower.begun.push_back(seid);
+            } else {
+                follower.lost += 1;
             }
         }
     }
