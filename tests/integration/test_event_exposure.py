@@ -25,6 +25,7 @@ from rig.net import Namespace, Topology, run, wait_until
 from rig.node import Node, Sim
 from rig.pfcp import ControlPlane, choose, downlink, ie, to_access, to_core, u8, u16, u32, uplink
 from rig.prometheus import fetch
+from rig.target import N6
 from test_upgrade import pid, upgrade
 
 #: Octets of a ping's IPv4 packet.
@@ -466,14 +467,14 @@ def test_a_subscription_is_modified_reported_on_at_once_and_bounded(
 def test_what_is_not_allowed_changes_nothing(
     exposing: Node, alice: Subscriber, net: Topology, attach: Attach
 ) -> None:
-    """Strangers, others' subscriptions, targets elsewhere, hostile bodies, too many: errors and counts.
+    """Unknown callers, others' subscriptions, targets elsewhere, hostile bodies, too many: errors and counts.
 
     Conformance: TS 29.564 6.1.7 | Errors by ProblemDetails with the causes of TS 29.500
     """
     attach_one(net, attach)
     mode = {"trigger": "PERIODIC", "repPeriod": 3600}
-    stranger = Subscriber(net.upf, "")
-    assert stranger.subscribe("c", mode).status == 401
+    nobody = Subscriber(net.upf, "")
+    assert nobody.subscribe("c", mode).status == 401
     assert Subscriber(net.upf, "guessed").subscribe("c", mode).status == 401
     location = alice.subscribe("c", mode).headers["location"]
     bob = Subscriber(net.upf, (exposing.folder / "bob").read_text())
@@ -543,10 +544,11 @@ def test_consumers_subscribe_again_after_an_upgrade(
 
 
 @pytest.mark.needs("root", "ip", "ping", "curl", "openssl")
-def test_both_ways_over_tls(binary: Path, net: Topology, tmp_path: Path, attach: Attach) -> None:
+@pytest.mark.parametrize("driver", ["af_xdp", "af_packet"])
+def test_both_ways_over_tls(binary: Path, net: Topology, tmp_path: Path, attach: Attach, driver: str) -> None:
     """Who has a certificate subscribes and is notified; whose certificate nobody has signed is not."""
     authority = Authority(tmp_path)
-    certificate, key = authority.issue("node", "-addext", "subjectAltName=IP:10.100.4.1", *LEAF)
+    certificate, key = authority.issue("node", "-addext", "subjectAltName=IP:10.100.4.9", *LEAF)
     of_consumer = authority.issue("consumer", "-addext", "subjectAltName=IP:10.100.4.2", *LEAF)
     client, client_key = authority.issue("client", *LEAF)
     file, _ = tokens(binary, tmp_path, "alice")
@@ -554,25 +556,33 @@ def test_both_ways_over_tls(binary: Path, net: Topology, tmp_path: Path, attach:
         log.write(f"nwdaf read certificate:{authority.fingerprint(client)}\n")
     ca = authority.certificate
     more = (
-        f'[event_exposure]\nlisten = "10.100.4.1"\ntokens = "{file}"\nconsumers = ["10.100.4.2/32"]\n'
+        f'[event_exposure]\nlisten = "10.100.4.9"\ntokens = "{file}"\nconsumers = ["10.100.4.2/32"]\n'
         f'tls_certificate = "{certificate}"\ntls_key = "{key}"\nclient_ca = "{ca}"\nconsumer_ca = "{ca}"\n'
     )
-    Node(binary, net.upf, tmp_path, driver="af_packet", more=more).start()
-    attach_one(net, attach)
+    net.upf.ip("address", "add", "10.100.4.9/24", "dev", "n4")
+    node = Node(binary, net.upf, tmp_path, driver=driver, more=more).start()
+    sim = attach_one(net, attach)
     trusted = Consumer(net.ran, tmp_path, "10.100.4.2", 8443, of_consumer).start()
     shown = ("--cacert", str(ca), "--cert", str(client), "--key", str(client_key))
-    nwdaf = Subscriber(net.ran, "", "https://10.100.4.1:9107", shown)
+    nwdaf = Subscriber(net.ran, "", "https://10.100.4.9:9107", shown)
     mode = {"trigger": "PERIODIC", "repPeriod": 1}
     answer = nwdaf.subscribe("tls", mode, eventNotifyUri="https://10.100.4.2:8443/notify")
     assert answer.status == 201
-    assert answer.headers["location"].startswith("https://10.100.4.1:9107/")
+    assert answer.headers["location"].startswith("https://10.100.4.9:9107/")
     ping(net, 3)
     wait_until(lambda: trusted.octets("tls") == (3 * PING, 3 * PING), "it is notified")
     other = tmp_path / "other"
     other.mkdir()
     unknown = Authority(other).issue("consumer", "-addext", "subjectAltName=IP:10.100.4.2", *LEAF)
-    stranger = Consumer(net.ran, other, "10.100.4.2", 8444, unknown).start()
+    untrusted = Consumer(net.ran, other, "10.100.4.2", 8444, unknown).start()
     assert nwdaf.subscribe("no", mode, eventNotifyUri="https://10.100.4.2:8444/notify").status == 201
     time.sleep(3)
-    assert stranger.requests() == []
+    assert untrusted.requests() == []
     assert nwdaf.subscribe("no", mode, eventNotifyUri="https://127.0.0.1:8444/").status == 400
+    # A data network that has a route to it does not reach it.
+    net.dn.ip("route", "add", "10.100.4.9/32", "via", N6)
+    curl = ("curl", "--silent", "--insecure", "--max-time", "3", "https://10.100.4.9:9107/")
+    assert net.dn.run(*curl, check=False).returncode == 28, "nobody answers"
+    assert node.drops().get("n6 control_address", 0) > 0
+    sim.stop()
+    assert node.stop() == 0
