@@ -312,7 +312,7 @@ def test_volumes_are_told_to_the_octet(
 def test_a_consumer_that_was_away_misses_no_octet(
     exposing: Node, alice: Subscriber, consumer: Consumer, net: Topology, attach: Attach
 ) -> None:
-    """It is gone, comes back, refuses, and is busy: the next notification has what it missed."""
+    """It is gone, refuses, is busy, and says nothing: the next notification has what it missed."""
     attach_one(net, attach)
     assert alice.subscribe("c", {"trigger": "PERIODIC", "repPeriod": 1}).status == 201
     ping(net, 2)
@@ -332,8 +332,11 @@ def test_a_consumer_that_was_away_misses_no_octet(
     assert metric(net.upf, "kaido_event_exposure_failures_total", refused) >= 1
     consumer.answer("503")
     wait_until(lambda: len(consumer.requests("503")) >= 2, "it is busy")
+    consumer.answer("silence")
+    ping(net, 1)
+    wait_until(lambda: consumer.requests("silence"), "it says nothing")
     consumer.answer("204")
-    wait_until(lambda: consumer.octets("c") == (9 * PING, 9 * PING), "nothing is lost")
+    wait_until(lambda: consumer.octets("c") == (10 * PING, 10 * PING), "nothing is lost")
     lines = [line for line in exposing.log.read_text().splitlines() if "has not taken a notification" in line]
     assert len(lines) == 1, lines
 

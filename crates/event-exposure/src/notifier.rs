@@ -275,6 +275,10 @@ impl Sending {
                 consumer.complain(&notification.consumer, &fault);
                 return false;
             }
+            if !is_refused {
+                // Whatever is the matter with the connection: the next time there is another.
+                consumer.connection.lock().await.take();
+            }
             sleep(pause).await;
             pause *= 2;
         }
