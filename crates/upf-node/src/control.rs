@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::config::StoreConfig;
 use super::control_guard::ControlGuard;
 use super::datapath::Choice;
+use super::exposure::Exposure;
 use super::flows::FlowExport;
 use super::kernel_watch::KernelWatch;
 use super::lag::Lag;
@@ -75,6 +76,8 @@ pub(super) struct Control {
     pub(super) kernel_watch: Option<KernelWatch>,
     /// Flow records, where there are collectors.
     pub(super) flows: Option<FlowExport>,
+    /// Subscriptions of consumers, where there may be any.
+    pub(super) exposure: Option<Exposure>,
     /// Who asks for metrics.
     pub(super) scrapes: MetricsQuestion,
     /// What survives this process.
@@ -236,6 +239,11 @@ impl Control {
             let at = (now.monotonic, self.endpoint.node_time(now));
             flows.turn(self.endpoint.service_mut(), &self.ports, at);
         }
+        if let Some(exposure) = &mut self.exposure {
+            let now = Instants::now();
+            let at = (now.monotonic, self.endpoint.node_time(now));
+            exposure.turn(self.endpoint.service_mut(), at);
+        }
         if !self.is_blocked() {
             for at in 0..self.sockets.len() {
                 self.receive(at);
@@ -255,7 +263,9 @@ impl Control {
     fn answer(&mut self) {
         let unknown_peers = self.unknown_peers + self.waiting.dropped();
         let flows = self.flows.as_ref().map(|flows| flows.counts(self.endpoint.service()));
-        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status(), flows);
+        let exposure = self.exposure.as_ref().map(|exposure| exposure.counts(self.endpoint.service()));
+        let records = (flows, exposure);
+        self.scrapes.serve(&self.endpoint, &self.lag, unknown_peers, self.store.status(), records);
         let mut usage_interval = None;
         let mut out = Vec::new();
         let is_frozen = self.control.stage() != Stage::Runs;
@@ -305,6 +315,7 @@ impl Control {
             || self.endpoint.has_more()
             || self.store.has_more()
             || self.flows.as_ref().is_some_and(FlowExport::is_behind)
+            || self.exposure.as_ref().is_some_and(Exposure::is_behind)
         {
             return Duration::ZERO;
         }
@@ -318,7 +329,9 @@ impl Control {
         let due_in =
             upf.next_due().map(|at| at.duration_since(self.endpoint.node_time(now)).unwrap_or_default());
         let deadline_in = self.endpoint.next_deadline().map(|at| at.saturating_duration_since(now.monotonic));
-        due_in.into_iter().chain(deadline_in).fold(pace, Duration::min)
+        let exposure_in = self.exposure.as_ref().and_then(Exposure::next_due);
+        let exposure_in = exposure_in.map(|at| at.saturating_duration_since(now.monotonic));
+        due_in.into_iter().chain(deadline_in).chain(exposure_in).fold(pace, Duration::min)
     }
 
     fn receive(&mut self, at: usize) {

@@ -10,6 +10,7 @@ mod control;
 mod control_guard;
 mod datapath;
 mod exits;
+mod exposure;
 mod flows;
 mod init;
 mod kernel_return;
@@ -61,6 +62,7 @@ use thiserror::Error;
 use self::choice::{Advice, PortFacts, by_ports};
 use self::control::{Control, HeldAnswers, datagram_buffer, datagram_rooms};
 use self::control_guard::ControlGuard;
+use self::exposure::{Exposure, ExposureSocket};
 use self::flows::FlowExport;
 use self::kernel_watch::KernelWatch;
 use self::lag::Lag;
@@ -270,6 +272,15 @@ enum UpfStartFault {
         /// What it would take, and what there is.
         fault: String,
     },
+    /// The address of event exposure could not be bound.
+    #[error("event_exposure.listen: cannot listen on {address}: {error}")]
+    #[diagnostic(help("the address must be one of this host's, and nothing else may listen there"))]
+    ListenToConsumers {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
     /// A listening address could not be bound.
     #[error("pfcp.listen: cannot listen on {address}: {error}")]
     Listen {
@@ -296,6 +307,8 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
             let help = "the address must be one of this host's, and no other PFCP node may use it".to_owned();
             UpfStartFault::Listen { address, error, help }
         })?;
+    let exposure = exposure::listen(&config.event_exposure, &takeover)
+        .map_err(|(address, error)| UpfStartFault::ListenToConsumers { address, error })?;
     check_memory(config, pool)?;
     let mut ports = Ports::open(config, pool, &context.takeover)?;
     let takes_over = context.takes_over();
@@ -305,7 +318,12 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if !store.is_on() {
         takeover.refuse_function("store.durability = \"off\": another process would not know the sessions");
     }
-    let control_guard = guard(&ports, &sockets, std::mem::take(&mut context.management))
+    let mut management = std::mem::take(&mut context.management);
+    if let Some(ExposureSocket { listener, .. }) = &exposure {
+        let address = listener.local_addr().into_diagnostic()?.ip();
+        management.push((listener.as_fd().try_clone_to_owned().into_diagnostic()?, address));
+    }
+    let control_guard = guard(&ports, &sockets, management)
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = NodeSettings { recovery: Some(store.recovery_time), ..ports.settings(config)? };
@@ -348,6 +366,10 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if flows.is_some() {
         upf.meter_flows();
     }
+    let exposure = exposure
+        .map(|socket| Exposure::start(&config.event_exposure, socket, context.notifier()))
+        .transpose()
+        .map_err(|why| miette!("{why}"))?;
     let exits = ports.take_over(pins, left, &mut upf)?;
     store.take_place()?;
     let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
@@ -402,6 +424,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         kernel: kernel(),
         kernel_watch: exits.map(KernelWatch::new),
         flows,
+        exposure,
         scrapes,
         store,
         held: HeldAnswers::default(),

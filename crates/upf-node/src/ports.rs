@@ -41,7 +41,11 @@ fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
     let pfcp = config.pfcp.listen.get_ref().iter().map(|listen| listen.0.ip());
     let metrics = config.base.metrics.listen.iter().map(|listen| listen.0.ip());
     let api = config.base.api.listen.iter().map(|listen| listen.get_ref().0.ip());
-    pfcp.chain(metrics).chain(api).filter(|addr| !addr.is_unspecified() && !addr.is_loopback())
+    let exposure = config.event_exposure.listen.iter().map(|listen| listen.get_ref().0.ip());
+    pfcp.chain(metrics)
+        .chain(api)
+        .chain(exposure)
+        .filter(|addr| !addr.is_unspecified() && !addr.is_loopback())
 }
 
 /// The user plane's demands.

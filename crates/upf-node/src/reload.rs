@@ -46,6 +46,10 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
     ReloadRule::changes("pfcp.n1", "for requests that are sent from then on"),
     ReloadRule::changes("ue_pool", "for the next UE"),
     ReloadRule::restart("ipfix", "collectors are told what records have when the process starts"),
+    ReloadRule::restart(
+        "event_exposure",
+        "the socket is opened with the process; what `tokens`, `tls_certificate`, `tls_key` and `client_ca` say is read again when they change",
+    ),
     ReloadRule::restart("store", "the journal and the memory of the counters are opened with the process"),
     ReloadRule::changes("store.usage_interval_s", "from the next checkpoint on"),
 ];

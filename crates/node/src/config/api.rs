@@ -1,5 +1,7 @@
 //! `[api]`: HTTP for operators and programs that cannot open the control socket.
 
+use std::net::IpAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -37,24 +39,60 @@ pub struct ApiConfig {
 /// What no single field can tell.
 pub(super) fn check(api: &ApiConfig, findings: &mut Findings) {
     let Some(listen) = &api.listen else { return };
-    let mut add = |message: &str, help: &str| findings.add(listen.span(), "api.listen", message, help);
-    if api.tokens.is_none() {
-        add(
-            "who asks there must be known, and there are no tokens",
-            "set api.tokens to a file, and `kaido token NAME --role read --file FILE` adds to it",
-        );
-    }
-    match (&api.tls_certificate, &api.tls_key) {
-        (Some(_), Some(_)) => {}
-        (None, None) if api.client_ca.is_some() => {
-            add("certificates of clients need TLS", "set api.tls_certificate and api.tls_key");
+    let files = AccessFiles {
+        has_tokens: api.tokens.is_some(),
+        has_certificate: api.tls_certificate.is_some(),
+        has_key: api.tls_key.is_some(),
+        has_client_ca: api.client_ca.is_some(),
+    };
+    files.check("api", &(listen.span(), listen.get_ref().0.ip()), findings);
+}
+
+/// Which files a section names of those that say who may ask at its socket, and what is spoken there.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessFiles {
+    /// `tokens`.
+    pub has_tokens: bool,
+    /// `tls_certificate`.
+    pub has_certificate: bool,
+    /// `tls_key`.
+    pub has_key: bool,
+    /// `client_ca`.
+    pub has_client_ca: bool,
+}
+
+impl AccessFiles {
+    /// Whether who asks is known, and cannot be overheard, at the address of a section's `listen`.
+    pub fn check(&self, section: &str, (at, address): &(Range<usize>, IpAddr), findings: &mut Findings) {
+        let mut add = |message: &str, help: String| {
+            findings.add(at.clone(), format!("{section}.listen"), message, help);
+        };
+        if !self.has_tokens {
+            add(
+                "who asks there must be known, and there are no tokens",
+                format!(
+                    "set {section}.tokens to a file, and `kaido token NAME --role read --file FILE` adds to it"
+                ),
+            );
         }
-        (None, None) if listen.get_ref().0.ip().is_loopback() => {}
-        (None, None) => add(
-            "without TLS tokens can be read on the way to this address",
-            "set api.tls_certificate and api.tls_key, or listen on 127.0.0.1 behind a proxy that speaks TLS",
-        ),
-        _ => add("TLS needs both a certificate and a key", "set both api.tls_certificate and api.tls_key"),
+        match (self.has_certificate, self.has_key) {
+            (true, true) => {}
+            (false, false) if self.has_client_ca => add(
+                "certificates of clients need TLS",
+                format!("set {section}.tls_certificate and {section}.tls_key"),
+            ),
+            (false, false) if address.is_loopback() => {}
+            (false, false) => add(
+                "without TLS tokens can be read on the way to this address",
+                format!(
+                    "set {section}.tls_certificate and {section}.tls_key, or listen on 127.0.0.1 behind a proxy that speaks TLS"
+                ),
+            ),
+            _ => add(
+                "TLS needs both a certificate and a key",
+                format!("set both {section}.tls_certificate and {section}.tls_key"),
+            ),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ mod socket_address;
 mod spanned;
 mod wanted;
 
-pub use api::ApiConfig;
+pub use api::{AccessFiles, ApiConfig};
 pub use base::{Base, ControlConfig, DEFAULT_SOCKET, LogFormat, socket_path};
 pub(crate) use check::is_log_filter;
 pub use check::{check_base, is_interface_name};

@@ -85,18 +85,18 @@ impl Access {
             name: format!("{} at {}", known.name, peer.place),
             role: Some(known.role),
         };
-        let Some(shown) = headers.get(AUTHORIZATION) else {
-            let certificate = peer.certificate.and_then(|certificate| tokens.of_certificate(&certificate));
-            return Ok(certificate.map_or_else(|| at(None), known));
-        };
-        let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
-        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match token.and_then(|(_, token)| tokens.of_token(token.trim())) {
-            Some(found) => Ok(known(found)),
-            None => {
-                sleep(GUESS_DELAY).await;
-                Err(Problem::unauthorized("nobody has this token; `kaido token` makes one".to_owned()))
-            }
+        let shown = shown(tokens, headers, peer).await?;
+        Ok(shown.map_or_else(|| at(None), known))
+    }
+
+    /// Who asks at a socket where tokens or certificates say so; `None` where neither is shown.
+    ///
+    /// # Errors
+    /// When a token is shown that nobody has.
+    pub(super) async fn known(&self, headers: &HeaderMap, peer: &Peer) -> Result<Option<Known>, Problem> {
+        match &self.guard {
+            Guard::Api(tokens) => shown(tokens, headers, peer).await,
+            Guard::ControlSocket | Guard::Metrics => Ok(None),
         }
     }
 
@@ -105,7 +105,14 @@ impl Access {
     /// # Errors
     /// When a page has its name lead here.
     pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        self.check_named(headers.get(HOST).and_then(|host| host.to_str().ok()))
+    }
+
+    /// The same of a host by its name.
+    ///
+    /// # Errors
+    /// As [`Self::check_host`].
+    pub(super) fn check_named(&self, host: Option<&str>) -> Result<(), Problem> {
         match host {
             Some(host) if self.is_loopback && !is_local(host) => Err(Problem::misdirected(format!(
                 "`{host}` is no name of this endpoint, which listens on a loopback address only; write 127.0.0.1"
@@ -132,6 +139,22 @@ impl Caller {
                 "this needs the role {}: show a token, with `Authorization: Bearer TOKEN`",
                 wanted.name()
             ))),
+        }
+    }
+}
+
+/// Whose token or certificate is shown.
+async fn shown(tokens: &Tokens, headers: &HeaderMap, peer: &Peer) -> Result<Option<Known>, Problem> {
+    let Some(shown) = headers.get(AUTHORIZATION) else {
+        return Ok(peer.certificate.and_then(|certificate| tokens.of_certificate(&certificate)));
+    };
+    let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match token.and_then(|(_, token)| tokens.of_token(token.trim())) {
+        Some(found) => Ok(Some(found)),
+        None => {
+            sleep(GUESS_DELAY).await;
+            Err(Problem::unauthorized("nobody has this token; `kaido token` makes one".to_owned()))
         }
     }
 }

@@ -16,9 +16,9 @@ use axum::extract::Request;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustix::process::geteuid;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -42,10 +42,27 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// Most octets of a request's head.
 const HEAD_MAX: usize = 16 << 10;
+/// The same over HTTP/2, where they are counted as RFC 9113 6.5.2 has it.
+const HEAD_MAX_HTTP2: u32 = 16 << 10;
 /// Most fields in it.
 const HEADERS_MAX: usize = 64;
 /// Pause where descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a client over HTTP/2 may say nothing, not even that it is there, which it is asked before.
+const SILENCE: Duration = Duration::from_secs(30);
+/// After how long it is asked, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(10);
+/// Most requests of a client over HTTP/2 at once.
+const STREAMS_MAX: u32 = 32;
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    /// With prior knowledge, or by ALPN over TLS.
+    Http2,
+}
 
 /// A listening socket.
 pub(super) enum Listener {
@@ -119,15 +136,17 @@ impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
 /// Serves a socket until nobody is to be taken in any more, and who was has been answered.
 pub(super) async fn serve(
     listener: Listener,
+    protocol: Protocol,
     router: Router,
     admission: watch::Receiver<Admission>,
     count: Arc<AtomicUsize>,
 ) {
-    Connections::new(router, admission, count).serve(&listener).await;
+    Connections::new(protocol, router, admission, count).serve(&listener).await;
 }
 
 /// Who has connected to a socket.
 struct Connections {
+    protocol: Protocol,
     router: Router,
     admission: watch::Receiver<Admission>,
     /// Of all sockets.
@@ -145,8 +164,14 @@ struct Connected {
 }
 
 impl Connections {
-    fn new(router: Router, admission: watch::Receiver<Admission>, count: Arc<AtomicUsize>) -> Self {
-        Self { router, admission, count, tasks: JoinSet::new(), connected: BTreeMap::new(), next: 0 }
+    fn new(
+        protocol: Protocol,
+        router: Router,
+        admission: watch::Receiver<Admission>,
+        count: Arc<AtomicUsize>,
+    ) -> Self {
+        let (tasks, connected) = (JoinSet::new(), BTreeMap::new());
+        Self { protocol, router, admission, count, tasks, connected, next: 0 }
     }
 
     async fn serve(mut self, listener: &Listener) {
@@ -198,7 +223,8 @@ impl Connections {
         let number = self.next;
         self.next += 1;
         let busy = Arc::new(AtomicUsize::new(0));
-        let serving = connection(arrived, self.router.clone(), self.admission.clone(), busy.clone());
+        let (router, admission) = (self.router.clone(), self.admission.clone());
+        let serving = connection(arrived, self.protocol, router, admission, busy.clone());
         let abort = self.tasks.spawn(async move {
             serving.await;
             number
@@ -222,6 +248,7 @@ impl Connections {
 /// Serves one connection to its end.
 async fn connection(
     arrived: Arrived,
+    protocol: Protocol,
     router: Router,
     mut admission: watch::Receiver<Admission>,
     busy: Arc<AtomicUsize>,
@@ -234,16 +261,34 @@ async fn connection(
         let (router, busy) = (router.clone(), Busy::new(&busy));
         async move { Ok::<_, Infallible>(answer(router, request.map(Body::new), busy).await) }
     });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
     // How a client has ended is its own matter.
-    tokio::select! {
-        _ = serving.as_mut() => {}
-        () = closing(&mut admission) => {
-            serving.as_mut().graceful_shutdown();
-            let _ = serving.await;
+    match protocol {
+        Protocol::Http1 => {
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+            builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+            let mut serving = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
+            tokio::select! {
+                _ = serving.as_mut() => {}
+                () = closing(&mut admission) => {
+                    serving.as_mut().graceful_shutdown();
+                    let _ = serving.await;
+                }
+            }
+        }
+        Protocol::Http2 => {
+            stream.set_read_timeout(Some(SILENCE));
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_EVERY);
+            builder.max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_MAX_HTTP2);
+            let mut serving = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
+            tokio::select! {
+                _ = serving.as_mut() => {}
+                () = closing(&mut admission) => {
+                    serving.as_mut().graceful_shutdown();
+                    let _ = serving.await;
+                }
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod openapi;
 mod page;
 mod parameters;
 mod router;
+pub mod service;
 mod stream;
 mod tls;
 mod tokens;
@@ -39,7 +40,7 @@ use tokio::sync::{Semaphore, watch};
 
 use self::access::Access;
 pub(crate) use self::asking::{Asking, Pending, asking};
-use self::connections::Listener;
+use self::connections::{Listener, Protocol};
 pub(crate) use self::control_socket::ControlSocket;
 use self::tls::{Tls, TlsFiles};
 use self::tokens::Tokens;
@@ -99,6 +100,8 @@ impl ApiSocket {
         let tokens = Tokens::open(tokens).map_err(|why| format!("api.tokens: {why}"))?;
         let files = config.tls_certificate.clone().zip(config.tls_key.clone());
         let files = files.map(|(certificate, key): (PathBuf, PathBuf)| TlsFiles {
+            section: "api",
+            protocol: b"http/1.1",
             certificate,
             key,
             client_ca: config.client_ca.clone(),
@@ -207,7 +210,7 @@ impl Server {
             };
             let each = all.into_iter().map(|(listener, access)| {
                 let router = router::router(&served, access);
-                connections::serve(listener, router, admission.clone(), counted.clone())
+                connections::serve(listener, Protocol::Http1, router, admission.clone(), counted.clone())
             });
             join_all(each).await;
         };

@@ -14,6 +14,10 @@ use super::watched::Watched;
 /// Files in PEM.
 #[derive(Clone, Debug)]
 pub(super) struct TlsFiles {
+    /// The section of the configuration that names them.
+    pub(super) section: &'static str,
+    /// What is spoken over TLS, as ALPN names it (RFC 7301).
+    pub(super) protocol: &'static [u8],
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
     pub(super) client_ca: Option<PathBuf>,
@@ -39,17 +43,17 @@ impl Tls {
 }
 
 fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
-    let TlsFiles { certificate, key, client_ca } = files;
+    let TlsFiles { section, protocol, certificate, key, client_ca } = files;
     let chain = certificates(certificate)?;
     let secret = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("api.tls_key: {}: {error}", key.display()))?;
+        .map_err(|error| format!("{section}.tls_key: {}: {error}", key.display()))?;
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     let builder = match client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let named = |error: String| format!("api.client_ca: {}: {error}", file.display());
+            let named = |error: String| format!("{section}.client_ca: {}: {error}", file.display());
             let mut roots = RootCertStore::empty();
             for root in certificates(file)? {
                 roots.add(root).map_err(|error| named(error.to_string()))?;
@@ -64,7 +68,7 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
     let mut config = builder
         .with_single_cert(chain, secret)
         .map_err(|error| format!("{} and {}: {error}", certificate.display(), key.display()))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(config)
 }
 

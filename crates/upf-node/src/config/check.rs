@@ -43,6 +43,7 @@ pub(crate) fn check(config: &UpfConfig, findings: &mut Findings) {
     super::predefined::check(config, findings);
     super::store::check(&config.store, findings);
     super::ipfix::check(&config.ipfix, findings);
+    super::event_exposure::check(&config.event_exposure, findings);
 }
 
 /// Whether workers may buffer more packets than there are frames to spare.

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 mod ethernet;
+mod event_exposure;
 mod gtpu;
 mod ipfix;
 mod lan;
@@ -31,6 +32,7 @@ use self::pfcp::PfcpConfig;
 use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
 
+pub(crate) use self::event_exposure::EventExposureConfig;
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
 pub(crate) use self::node::{SteerBy, UpfNode};
 pub(crate) use self::port::{Role, UpfPort};
@@ -92,6 +94,9 @@ pub(crate) struct UpfConfig {
     /// Flow records for collectors.
     #[serde(default)]
     pub(crate) ipfix: IpfixConfig,
+    /// What sessions carry, for consumers that subscribe to it.
+    #[serde(default)]
+    pub(crate) event_exposure: EventExposureConfig,
 }
 
 impl UpfConfig {

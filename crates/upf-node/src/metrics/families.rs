@@ -46,6 +46,17 @@ families! {
     IPFIX_LOST = Counter "kaido_ipfix_lost_total" ["what"]
         "What is in no record for want of room: last records of sessions, samples that were not read in time, and samples of flows beyond ipfix.flows_max.";
 
+    EXPOSURE_SUBSCRIPTIONS = Gauge "kaido_event_exposure_subscriptions" [] "Subscriptions of event exposure consumers.";
+    EXPOSURE_REQUESTS = Counter "kaido_event_exposure_requests_total" ["result"]
+        "Requests of event exposure consumers who may subscribe: done, or refused with an error.";
+    EXPOSURE_NOTIFICATIONS = Counter "kaido_event_exposure_notifications_total" ["result"]
+        "Notifications that consumers have acknowledged, and that were given up; what one has carried that was given up is in a later one.";
+    EXPOSURE_ATTEMPTS = Counter "kaido_event_exposure_attempts_total" [] "Times that a notification was sent.";
+    EXPOSURE_FAILURES = Counter "kaido_event_exposure_failures_total" ["reason"]
+        "Times that a notification was not taken: its consumer was not reached or has not answered (unreachable) or answered with an error (refused), or as many waited as may (no_room).";
+    EXPOSURE_LOST = Counter "kaido_event_exposure_lost_total" []
+        "Sessions that have ended and whose last volumes are in no notification, for want of room or as the subscription ended before.";
+
     PFCP_MESSAGES = Counter "kaido_pfcp_messages_total" ["direction", "type"] "PFCP messages, retransmissions included.";
     PFCP_REJECTIONS = Counter "kaido_pfcp_rejections_total" ["cause"] "Requests that were answered with a rejecting cause (TS 29.244 8.2.1).";
     PFCP_DISCARDS = Counter "kaido_pfcp_discards_total" ["reason"] "Messages and datagrams that were dropped without an answer.";

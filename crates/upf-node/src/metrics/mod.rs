@@ -22,6 +22,7 @@ use kaido_upf::control::{PathSummary, Upf, VolumeScan};
 use kaido_upf::record::RecordForm;
 
 pub(super) use self::render::Sources;
+use super::exposure::ExposureCounts;
 use super::flows::FlowCounts;
 use super::lag::Lag;
 use super::offload::{self, KernelCounts};
@@ -49,6 +50,7 @@ pub(super) struct Controls {
     pub(super) unknown_peers: u64,
     pub(super) store: Option<StoreStatus>,
     pub(super) flows: Option<FlowCounts>,
+    pub(super) exposure: Option<ExposureCounts>,
     pub(super) peers: Vec<Peer>,
     pub(super) paths: Vec<PathSummary>,
     /// Paths that are up, down, and asked.
@@ -80,7 +82,7 @@ impl MetricsQuestion {
         lag: &Lag,
         unknown_peers: u64,
         store: Option<StoreStatus>,
-        flows: Option<FlowCounts>,
+        (flows, exposure): (Option<FlowCounts>, Option<ExposureCounts>),
     ) {
         if self.scan.is_none() {
             self.scan = self.questions.try_recv().ok().map(|question| (question, VolumeScan::default()));
@@ -99,6 +101,7 @@ impl MetricsQuestion {
             unknown_peers,
             store,
             flows,
+            exposure,
             peers: endpoint.peers().collect(),
             paths: upf.paths(PATHS_SHOWN_MAX),
             path_states: upf.path_states(),

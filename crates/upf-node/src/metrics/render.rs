@@ -11,6 +11,7 @@ use kaido_upf::record::RecordForm;
 use kaido_upf_xdp::offload::{OffloadCounters, OffloadDirection, PassReason};
 
 use super::{Controls, families as f};
+use crate::exposure::ExposureCounts;
 use crate::flows::FlowCounts;
 use crate::offload::KernelCounts;
 use crate::ports::KernelCounters;
@@ -45,6 +46,7 @@ impl Sources {
         one(out, &f::STORE_FAILURES, journal.failures);
         one(out, &f::STORE_FAILING, journal.is_failing);
         flows(&controls.flows.unwrap_or_default(), out);
+        exposure(&controls.exposure.unwrap_or_default(), out);
         pfcp(controls, out);
         paths(controls, out);
     }
@@ -103,6 +105,22 @@ impl Sources {
             handed.add(&[hand.name()], packets);
         }
     }
+}
+
+fn exposure(counts: &ExposureCounts, out: &mut Exposition) {
+    let ExposureCounts { subscriptions: of, requests: [done, refused], notifier } = counts;
+    let [attempts, unreachable, refusing, no_room] = *notifier;
+    one(out, &f::EXPOSURE_SUBSCRIPTIONS, of.subscriptions);
+    out.family(&f::EXPOSURE_REQUESTS).add(&["done"], *done).add(&["refused"], *refused);
+    out.family(&f::EXPOSURE_NOTIFICATIONS)
+        .add(&["acknowledged"], of.acknowledged)
+        .add(&["given_up"], of.failed);
+    one(out, &f::EXPOSURE_ATTEMPTS, attempts);
+    out.family(&f::EXPOSURE_FAILURES)
+        .add(&["unreachable"], unreachable)
+        .add(&["refused"], refusing)
+        .add(&["no_room"], no_room);
+    one(out, &f::EXPOSURE_LOST, of.lost);
 }
 
 fn flows(counts: &FlowCounts, out: &mut Exposition) {
@@ -228,6 +246,7 @@ mod tests {
             unknown_peers: 0,
             store: None,
             flows: None,
+            exposure: None,
             peers: vec![kaido_pfcp::Peer {
                 node_id: kaido_pfcp::NodeId::from(IpAddr::from([10, 0, 0, 1])),
                 address: "10.0.0.1:8805".parse().unwrap(),

@@ -92,6 +92,7 @@ impl Upf {
         session.arm_shared(&self.node.usage, now);
         self.rest(&session);
         self.begin_flow(index, seid, now);
+        self.begin_usage(index, seid);
         Ok(seid)
     }
 

@@ -172,7 +172,9 @@ impl Upf {
         if !request.ethernet_context.is_empty() {
             self.adopt_stations(index, &rules, &request.ethernet_context);
         }
+        let usage = self.usage_before(&session, &request);
         answer.usage_reports = self.take_over(&mut session, &request, rules, meters, now);
+        self.usage_after(&session, usage);
         self.change_inactivity(&mut session, request.inactivity_timer, activity, packets_before, now);
         session.state.leases.extend_from_slice(&leases);
         if let Some(fseid) = request.cp_fseid {
@@ -188,6 +190,7 @@ impl Upf {
 
     pub(super) fn finish_deletion(&mut self, session: Session, now: SystemTime) -> DeletionResponse {
         self.end_flow(&session, now);
+        self.end_usage(&session);
         let Session { index, state: mut session, .. } = session;
         if session.rules.ethernet {
             self.forget_stations(index);

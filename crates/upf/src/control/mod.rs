@@ -42,6 +42,7 @@ mod restore;
 mod ruleset;
 mod search;
 mod session;
+mod session_usage;
 mod slots;
 mod trace;
 mod tunnel_ends;
@@ -78,6 +79,8 @@ use self::ruleset::RuleSet;
 pub use self::search::{SessionFilter, SessionSearch};
 use self::session::Session;
 pub use self::session::SessionSummary;
+use self::session_usage::UsageFollower;
+pub use self::session_usage::{SessionUsage, UsageScope};
 pub use self::trace::{MatchedRules, TraceBatch, TraceFilter, TracedPacket};
 use self::tunnel_ends::remote_fteids;
 pub use self::volume::VolumeScan;
@@ -126,6 +129,8 @@ pub struct Upf {
     forms: Forms,
     /// What sessions carry, where flow records are made of it.
     flows: Option<Box<SessionFlows>>,
+    /// What is kept of sessions whose usage is followed, where somebody does.
+    usage_follower: Option<Box<UsageFollower>>,
     /// What is counted of dropped packets, of sessions whose rules ask.
     drops: BTreeMap<SessionIndex, DropCounts>,
     /// Who reads traces.
@@ -166,6 +171,7 @@ impl Upf {
             monitors: BTreeMap::new(),
             forms: Forms::default(),
             flows: None,
+            usage_follower: None,
             drops: BTreeMap::new(),
             traces: Vec::new(),
             memory_is_short: false,

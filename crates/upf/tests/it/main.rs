@@ -32,6 +32,7 @@ mod refusals;
 mod restart;
 mod sdf_filters;
 mod search;
+mod session_usage;
 mod sessions;
 mod shared_counters;
 mod slow_path;
