@@ -158,16 +158,22 @@ def check(cases: list[golden.Case], bench: Bench, out: Taker, host: Taker) -> No
     """Compares what left and what was counted with what the golden model says."""
     left = [octets for octets, user in out.frames if not user]
     handed = list(host.frames)
+    entries: dict[tuple[int, bool], int] = {}
     for place, (case, code) in enumerate(zip(cases, bench.events, strict=True)):
         at = f"frame {place}, {case.about}: {case.frame.hex()}"
         assert NAMES[code] == case.event, f"{NAMES[code]}, not {case.event}: {at}"
         if code == EVENTS["forwarded"]:
             octets = left.pop(0)
             assert octets == case.out, f"{octets.hex()}, not {case.out and case.out.hex()}: {at}"
+            entry, length = bench.details[place]
+            assert length == case.octets, at
+            # A session keeps its entry.
+            assert entries.setdefault(case.key, entry) == entry, at
         elif code >= EVENTS["host_other"]:
             unchanged, user = handed.pop(0)
             assert (unchanged, user & 31) == (case.frame, code), at
     assert not left and not handed
+    assert len(set(entries.values())) == len(entries), "sessions share an entry"
 
 
 @cocotb.test()  # type: ignore[untyped-decorator]
@@ -189,6 +195,7 @@ async def frames_come_out_as_the_golden_model_says(dut: Any) -> None:
         out.frames.clear()
         host.frames.clear()
         bench.events.clear()
+        bench.details.clear()
         for case in cases:
             await bench.send(case.frame)
         dut.s_axis_tvalid.value = 0

@@ -94,6 +94,9 @@ class Case:
     event: str
     out: bytes | None = None
     about: str = field(default="", compare=False)
+    #: The key of its session in the core's table, and the octets of the packet of the UE.
+    key: tuple[int, bool] = (0, False)
+    octets: int = 0
 
 
 @dataclass
@@ -246,7 +249,7 @@ def uplink(rng: random.Random) -> Case:
     packet = outer / UDP(sport=rng.choice([2152, 50123]), dport=2152) / Raw(message)
     frame = bytes(Ether(src=PEER_MAC, dst=OWN_MAC) / packet) + rng.randbytes(rng.choice([0, 0, 4, 18]))
     event, out = _uplink_end(session, known, own, inner, chain, unknown, outer_tos, len(payload))
-    return Case(frame, event, out, f"{session} {inner.kind} {chain}")
+    return Case(frame, event, out, f"{session} {inner.kind} {chain}", (session.number, False), len(payload))
 
 
 def _uplink_end(
@@ -308,7 +311,7 @@ def downlink(rng: random.Random) -> Case:
         rng.choice([0, 0, 4, 18])
     )
     event, out = _downlink_end(session, known, inner, len(payload))
-    return Case(frame, event, out, f"{session} {inner.kind}")
+    return Case(frame, event, out, f"{session} {inner.kind}", (session.number, is_v6), len(payload))
 
 
 def _downlink_end(session: Session, known: bool, inner: Inner, length: int) -> tuple[str, bytes | None]:

@@ -24,8 +24,10 @@ pub(super) mod address {
     pub(crate) const ROUTE_V6_LEN: u32 = 0x20;
 }
 
+/// The number of the first own address of IPv6: those of IPv4 come before.
+pub(super) const FIRST_V6: u32 = 2;
 /// Places of the cores, by family.
-pub(super) const LOCALS: usize = 2;
+const LOCALS: usize = 2;
 const NEXT_HOPS: usize = 16;
 const ROUTES_V4: usize = 8;
 const ROUTES_V6: usize = 4;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_wire::{IpProtocol, checksum, gtpu};
 
-use super::registers::{LOCALS, address, words};
+use super::registers::{FIRST_V6, address, words};
 use super::{Direction, Settings};
 use crate::BusError;
 use crate::simulation::Simulation;
@@ -99,7 +99,6 @@ fn place_of(settings: &Settings, local: IpAddr) -> Result<u32, SessionError> {
     found.map(|(place, _)| place).ok_or(SessionError::Local(local))
 }
 
-#[allow(clippy::cast_possible_truncation)] // Half of it.
 fn prefix_words(prefix: Ipv6Addr) -> [u32; 2] {
     let [high, low, ..] = words(prefix.to_bits());
     [low, high]
@@ -113,7 +112,7 @@ impl Uplink {
     /// Key and value, the low words first.
     pub(super) fn words(&self, settings: &Settings) -> Result<(Vec<u32>, Vec<u32>), SessionError> {
         let place = place_of(settings, self.local)?;
-        let endpoint = if self.local.is_ipv4() { place } else { place + LOCALS as u32 };
+        let endpoint = if self.local.is_ipv4() { place } else { place + FIRST_V6 };
         let [hop_v4, hop_v6] = self.next_hops.map(u32::from);
         let first = self.action as u32
             | qfi_bits(self.qfi)

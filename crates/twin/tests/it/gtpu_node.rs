@@ -232,10 +232,14 @@ impl Vector {
         core.configure(&settings).unwrap();
         match direction {
             Direction::Decap => {
-                self.uplinks().iter().for_each(|one| core.put_uplink(&settings, one).unwrap())
+                for session in self.uplinks() {
+                    core.put_uplink(&settings, &session).unwrap();
+                }
             }
             Direction::Encap => {
-                self.downlinks().iter().for_each(|one| core.put_downlink(&settings, one).unwrap());
+                for session in self.downlinks() {
+                    core.put_downlink(&settings, &session).unwrap();
+                }
             }
         }
     }

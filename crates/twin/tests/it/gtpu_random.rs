@@ -32,7 +32,7 @@ pub(crate) fn node(random: &mut Random) -> Vector {
     let mut node = Vector::of(if random.below(2) == 0 { "uplink" } else { "entropy" });
     node.sessions = (FIRST..FIRST + SESSIONS)
         .map(|n| {
-            let is_v6 = n % 2 == 0;
+            let is_v6 = n.is_multiple_of(2);
             let qfi = |random: &mut Random| (random.below(2) == 0).then(|| random.of(&[9, 9, 9, 9, 0, 63]));
             let (asked, named) = (qfi(random), qfi(random));
             let far = |random: &mut Random| if random.once_in(9) { "drop" } else { "forward" }.to_owned();
@@ -112,8 +112,7 @@ fn user_packet(random: &mut Random, n: usize, is_uplink: bool) -> (u16, Vec<u8>)
     let remote_v6 =
         if is_uplink { remote_v6 } else { [0x20, 1, 0xd, 0xb8, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, host] };
     let ue_v4 = [10, 60, 0, n as u8];
-    let mut ue_v6 = [0x20, 1, 0xd, 0xb8, 0, 0x60, 0, n as u8, 0, 0, 0, 0, 0, 0, 0, host];
-    ue_v6[15] = host;
+    let ue_v6 = [0x20, 1, 0xd, 0xb8, 0, 0x60, 0, n as u8, 0, 0, 0, 0, 0, 0, 0, host];
     if is_v6 {
         let (src, dst) = if is_uplink { (ue_v6, remote_v6) } else { (remote_v6, ue_v6) };
         (0x86dd, ipv6_packet(random, protocol, [src, dst], &upper))
@@ -206,7 +205,7 @@ fn spoiled(random: &mut Random, mut frame: Vec<u8>) -> Vec<u8> {
 /// A frame that comes in on N3.
 pub(crate) fn uplink(random: &mut Random) -> Vec<u8> {
     let n = FIRST + random.below(SESSIONS);
-    let is_v6 = n % 2 == 0;
+    let is_v6 = n.is_multiple_of(2);
     let (_, packet) = user_packet(random, n, true);
     let mut chain: Vec<(u8, Vec<u8>)> = Vec::new();
     let qfi = random.of(&[0u8, 9, 9, 9, 9, 9, 63, 0x49]);
