@@ -362,22 +362,25 @@ fn is_hosts(event: Event, frame: &[u8], direction: Direction, judged: &(Vec<Vec<
     }
 }
 
-fn run(core: &mut GtpuCore, direction: Direction, seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
-    let mut random = Random::new(seed);
-    let node = node(&mut random);
+/// Passes frames through a core and the software, and compares what becomes of each. The events.
+pub(crate) fn compare(
+    core: &mut GtpuCore,
+    node: &Vector,
+    direction: Direction,
+    frames: &[Vec<u8>],
+    pressure: Pressure,
+    name: &str,
+) -> Vec<Event> {
     node.set_up(core, direction);
-    let frame = if direction == Direction::Decap { uplink } else { downlink };
-    let frames: Vec<_> = (0..RUN).map(|_| frame(&mut random)).collect();
-    let (outcomes, _timing) = core
-        .run(&frames, Pressure::seeded(random.word()))
-        .unwrap_or_else(|error| panic!("seed {seed}, {direction:?}: {error}"));
+    let (outcomes, _timing) =
+        core.run(frames, pressure).unwrap_or_else(|error| panic!("{name}, {direction:?}: {error}"));
     let mut rig = node.rig();
+    let mut events = Vec::new();
     for (number, (frame, outcome)) in frames.iter().zip(outcomes).enumerate() {
         let event = outcome.event;
-        *seen.entry(event.name()).or_default() += 1;
+        events.push(event);
         let judged = judged(&mut rig, direction, frame);
-        let at =
-            || format!("seed {seed}, frame {number}, {direction:?}, {event:?}, {judged:02x?}: {frame:02x?}");
+        let at = || format!("{name}, frame {number}, {direction:?}, {event:?}, {judged:02x?}: {frame:02x?}");
         match outcome.disposition {
             Disposition::Host(host) => {
                 assert_eq!(&host, frame, "{}", at());
@@ -386,6 +389,18 @@ fn run(core: &mut GtpuCore, direction: Direction, seed: u64, seen: &mut BTreeMap
             Disposition::Out(out) => assert_eq!(judged, (vec![out], None), "{}", at()),
             Disposition::Dropped => assert_eq!(judged, (Vec::new(), Some(event.name())), "{}", at()),
         }
+    }
+    events
+}
+
+fn run(core: &mut GtpuCore, direction: Direction, seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
+    let mut random = Random::new(seed);
+    let node = node(&mut random);
+    let frame = if direction == Direction::Decap { uplink } else { downlink };
+    let frames: Vec<_> = (0..RUN).map(|_| frame(&mut random)).collect();
+    let pressure = Pressure::seeded(random.word());
+    for event in compare(core, &node, direction, &frames, pressure, &format!("seed {seed}")) {
+        *seen.entry(event.name()).or_default() += 1;
     }
 }
 

@@ -9,6 +9,7 @@ mod gre_directed;
 mod gre_random;
 mod gre_timing;
 mod gre_vectors;
+mod gtpu_directed;
 mod gtpu_node;
 mod gtpu_random;
 mod gtpu_timing;
