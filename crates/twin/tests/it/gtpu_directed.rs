@@ -115,3 +115,79 @@ fn reset_leaves_no_session_and_no_address() {
         assert_eq!((left.event, left.disposition), (Event::HostMiss, Disposition::Host(frame.clone())));
     }
 }
+
+/// A frame that ends before its packet does, behind what the core sees when it decides: it has begun to leave, and is marked.
+#[test]
+fn a_long_frame_that_is_cut_off_is_dropped() {
+    for (width, direction) in
+        Width::ALL.into_iter().flat_map(|width| [Direction::Decap, Direction::Encap].map(|of| (width, of)))
+    {
+        let name = "a_long_frame_that_is_cut_off_is_dropped";
+        let Some(mut core) = crate::gtpu_core(name, direction, width) else { continue };
+        let vector = Vector::of(if direction == Direction::Decap { "uplink" } else { "downlink" });
+        let whole = step(&vector, "IPv4 packet of 1500 octets over IPv4");
+        let frames: Vec<_> = (60..whole.len()).step_by(7).map(|len| whole[..len].to_vec()).collect();
+        for seed in 0..3 {
+            let pressure = if seed == 0 { Pressure::NONE } else { Pressure::seeded(seed) };
+            let events = compare(&mut core, &vector, direction, &frames, pressure, name);
+            assert!(events.iter().all(|event| *event == Event::IpMalformed), "{events:?}");
+        }
+    }
+}
+
+/// Extension headers that end behind what has come in when they are read, or behind what is read at all.
+#[test]
+fn long_extension_headers_are_walked_over_or_left() {
+    for (width, direction) in
+        Width::ALL.into_iter().flat_map(|width| [Direction::Decap, Direction::Encap].map(|of| (width, of)))
+    {
+        let name = "long_extension_headers_are_walked_over_or_left";
+        let Some(mut core) = crate::gtpu_core(name, direction, width) else { continue };
+        let vector = Vector::of(if direction == Direction::Decap { "uplink" } else { "downlink" });
+        let plain = step(&vector, "IPv6 UDP of 64 octets over IPv4");
+        let at = if direction == Direction::Decap { 14 + 20 + 8 + 8 } else { 14 };
+        // Hop-by-hop options, then destination options, so many units of eight octets.
+        let with = |first: u8, second: u8| {
+            let mut headers = vec![60, first - 1];
+            headers.resize(8 * usize::from(first), 0);
+            headers.extend([17, second - 1]);
+            headers.resize(8 * usize::from(first + second), 0);
+            let mut frame = plain.clone();
+            frame.splice(at + 40..at + 40, headers.iter().copied());
+            frame[at + 6] = 0;
+            let mut lengths = vec![at + 4];
+            if direction == Direction::Decap {
+                lengths.extend([14 + 2, 14 + 20 + 4, 14 + 20 + 8 + 2]);
+            }
+            for length in lengths {
+                let old = u16::from_be_bytes([frame[length], frame[length + 1]]);
+                let new = old + u16::try_from(headers.len()).unwrap();
+                frame[length..length + 2].copy_from_slice(&new.to_be_bytes());
+            }
+            if direction == Direction::Decap {
+                ipv4::fill_checksum(&mut frame[14..34]);
+            }
+            frame
+        };
+        let frames: Vec<_> =
+            (1..24).flat_map(|first| [1, 2, 9, 20].map(|second| with(first, second))).collect();
+        let events = compare(&mut core, &vector, direction, &frames, Pressure::NONE, name);
+        for event in [Event::Forwarded, Event::HostExtension] {
+            assert!(events.contains(&event), "{events:?}");
+        }
+    }
+}
+
+/// Nothing is an address of a session that has none of the family.
+#[test]
+fn a_session_without_an_address_of_the_family_is_no_source() {
+    let name = "a_session_without_an_address_of_the_family_is_no_source";
+    let Some(mut core) = crate::gtpu_core(name, Direction::Decap, Width::Bits256) else { return };
+    let mut vector = Vector::of("uplink");
+    let packet = 14 + 20 + 8 + 8;
+    let mut frame = step(&vector, "IPv6 UDP of 64 octets over IPv4");
+    frame[packet + 8..packet + 16].fill(0);
+    vector.sessions[0].ue_ipv6 = None;
+    let events = compare(&mut core, &vector, Direction::Decap, &[frame], Pressure::NONE, name);
+    assert_eq!(events, [Event::UeSpoofed]);
+}
