@@ -1,11 +1,12 @@
-"""Writes the register map of regs.toml into docs/hardware.md; with --check says whether it is there."""
+"""Writes the register maps of regs.toml into pages of docs/; with --check says whether they are there."""
 
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 HDL = Path(__file__).resolve().parent
-PAGE = HDL.parent / "docs" / "hardware.md"
+DOCS = HDL.parent / "docs"
 BEGIN, END = "<!-- registers: made by hdl/regs.py -->", "<!-- registers end -->"
 
 
@@ -14,9 +15,8 @@ def table(heads: list[str], rows: list[list[str]]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in [heads, ["---"] * len(heads), *rows]]
 
 
-def text() -> str:
-    """What stands between the markers."""
-    regs = tomllib.loads((HDL / "regs.toml").read_text())
+def text(core: dict[str, Any]) -> str:
+    """What stands between the markers of a core's page."""
     registers = [
         [
             f"`{one['address']:#05x}`"
@@ -25,31 +25,32 @@ def text() -> str:
             one["access"],
             one["text"],
         ]
-        for one in regs["register"]
+        for one in core["register"]
     ]
-    fields = [[f"[{one['bits']}]", f"`{one['name']}`", one["text"]] for one in regs["field"]]
-    events = [", ".join(f"{code} `{name}`" for name, code in regs["events"].items()) + "."]
+    fields = [[f"[{one['bits']}]", f"`{one['name']}`", one["text"]] for one in core["field"]]
+    events = ", ".join(f"{code} `{name}`" for name, code in core["events"].items()) + "."
     lines = [
         *table(["address", "register", "access", "what it is"], registers),
         "",
-        "The condition of a rule, its last word:",
+        core["fields"],
         "",
         *table(["bits", "field", "what it is"], fields),
         "",
-        "Events: " + events[0],
+        "Events: " + events,
     ]
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Writes the page, or compares it."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    wanted = f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}"
-    if "--check" in sys.argv:
-        if wanted != PAGE.read_text():
-            sys.exit(f"{PAGE} has not the registers of hdl/regs.toml: run hdl/regs.py")
-    else:
-        PAGE.write_text(wanted)
+    """Writes the pages, or compares them."""
+    for core in tomllib.loads((HDL / "regs.toml").read_text()).values():
+        page = DOCS / core["page"]
+        before, rest = page.read_text().split(BEGIN)
+        wanted = f"{before}{BEGIN}\n{text(core)}\n{END}{rest.split(END)[1]}"
+        if "--check" not in sys.argv:
+            page.write_text(wanted)
+        elif wanted != page.read_text():
+            sys.exit(f"{page} has not the registers of hdl/regs.toml: run hdl/regs.py")
 
 
 main()

@@ -2,25 +2,59 @@
 //! without them (`cfg(cores)` is not set), and its tests say that they are skipped.
 
 use std::env;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Name of the C++ class, and the parameters that differ from those in the source. `MODELS` in `glue.cpp` and `Core` in
-/// `core.rs` have the same names.
-const MODELS: [(&str, &[&str]); 3] = [
-    ("Gre256", &["-GDATA_W=256"]),
-    ("Gre512", &["-GDATA_W=512"]),
-    ("Gre256Deep", &["-GDATA_W=256", "-GWINDOW_BEATS=4", "-GPARSE_CLOCKS=2"]),
+/// A core in a size.
+struct Model {
+    /// Of its C++ class.
+    name: &'static str,
+    top: &'static str,
+    /// Those that differ from the source's.
+    parameters: &'static [&'static str],
+    /// In the order in which they need each other.
+    sources: &'static [&'static [&'static str]],
+}
+
+const GRE: &[&[&str]] = &[
+    &["net_pkg.sv", "gre_pkg.sv"],
+    STREAMS,
+    &["gre_regs.sv", "gre_parse.sv", "gre_decide.sv", "gre_decap.sv"],
 ];
-/// In the order in which they need each other.
-const SOURCES: [&str; 7] = [
-    "gre_pkg.sv",
-    "axis_window.sv",
-    "gre_counters.sv",
-    "gre_regs.sv",
-    "gre_parse.sv",
-    "gre_decide.sv",
-    "gre_decap.sv",
+const GTPU: &[&str] = &["axis_words.sv", "axil_split.sv", "gtpu_regs.sv", "gtpu_lookup.sv"];
+const GTPU_PACKAGES: &[&str] = &["net_pkg.sv", "ip_pkg.sv", "gtpu_pkg.sv"];
+const STREAMS: &[&str] = &["axis_window.sv", "axis_frame_end.sv", "axil_slave.sv", "event_counters.sv"];
+const TABLE: &[&str] = &[
+    "em_pkg.sv",
+    "em_ram.sv",
+    "em_ram_sdp.sv",
+    "em_hash.sv",
+    "em_counters.sv",
+    "em_lookup.sv",
+    "em_engine.sv",
+    "em_core.sv",
+    "em_arbiter.sv",
+    "em_axil.sv",
+    "em_table.sv",
+];
+const DECAP: &[&[&str]] = &[GTPU_PACKAGES, STREAMS, TABLE, GTPU, &["gtpu_decap.sv"]];
+const ENCAP: &[&[&str]] = &[GTPU_PACKAGES, STREAMS, TABLE, GTPU, &["gtpu_encap.sv"]];
+
+/// A model's place here is its number.
+const MODELS: [Model; 7] = [
+    Model { name: "Gre256", top: "gre_decap", parameters: &["-GDATA_W=256"], sources: GRE },
+    Model { name: "Gre512", top: "gre_decap", parameters: &["-GDATA_W=512"], sources: GRE },
+    Model {
+        name: "Gre256Deep",
+        top: "gre_decap",
+        parameters: &["-GDATA_W=256", "-GWINDOW_BEATS=4", "-GPARSE_CLOCKS=2"],
+        sources: GRE,
+    },
+    Model { name: "Decap256", top: "gtpu_decap", parameters: &["-GDATA_W=256"], sources: DECAP },
+    Model { name: "Decap512", top: "gtpu_decap", parameters: &["-GDATA_W=512"], sources: DECAP },
+    Model { name: "Encap256", top: "gtpu_encap", parameters: &["-GDATA_W=256"], sources: ENCAP },
+    Model { name: "Encap512", top: "gtpu_encap", parameters: &["-GDATA_W=512"], sources: ENCAP },
 ];
 
 fn main() {
@@ -52,12 +86,19 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == name));
     build.opt_level(if wanted.is_some() { 1 } else { 2 });
-    for (name, parameters) in MODELS.into_iter().filter(|(name, _)| is_wanted(name)) {
-        build.define(&format!("MODEL_{name}"), None);
+    let (mut headers, mut cases) = (String::new(), String::new());
+    for (number, model) in MODELS.iter().enumerate().filter(|(_, model)| is_wanted(model.name)) {
+        let name = model.name;
         let folder = out.join(name);
-        verilate(name, parameters, &rtl, &folder);
+        verilate(model, &rtl, &folder);
         build.include(&folder).files(sources_in(&folder));
+        let _ = writeln!(headers, "#include \"{name}.h\"");
+        let _ = writeln!(cases, "case {number}: return new Simulated<{name}>;");
     }
+    let models =
+        format!("#ifdef KAIDO_TWIN_HEADERS\n{headers}#endif\n#ifdef KAIDO_TWIN_CASES\n{cases}#endif\n");
+    assert!(std::fs::write(out.join("models.inc"), models).is_ok(), "{} is not writable", out.display());
+    build.include(&out);
     for source in ["verilated.cpp", "verilated_threads.cpp"] {
         build.file(root.join("include").join(source));
     }
@@ -72,17 +113,17 @@ fn verilator_root() -> Option<PathBuf> {
     output.status.success().then(|| PathBuf::from(root.trim()))
 }
 
-fn verilate(name: &str, parameters: &[&str], rtl: &Path, folder: &Path) {
+fn verilate(model: &Model, rtl: &Path, folder: &Path) {
     // What an earlier build left is of other sources.
     let _ = std::fs::remove_dir_all(folder);
     let status = Command::new("verilator")
-        .args(["--cc", "-O3", "--x-assign", "unique", "--noassert", "--top-module", "gre_decap"])
-        .args(["--prefix", name, "--Mdir"])
+        .args(["--cc", "-O3", "--x-assign", "unique", "--noassert", "--top-module", model.top])
+        .args(["--prefix", model.name, "--Mdir"])
         .arg(folder)
-        .args(parameters)
-        .args(SOURCES.map(|source| rtl.join(source)))
+        .args(model.parameters)
+        .args(model.sources.iter().copied().flatten().map(|source| rtl.join(source)))
         .status();
-    assert!(status.is_ok_and(|status| status.success()), "verilator refused {name} (see above)");
+    assert!(status.is_ok_and(|status| status.success()), "verilator refused {} (see above)", model.name);
 }
 
 fn sources_in(folder: &Path) -> Vec<PathBuf> {

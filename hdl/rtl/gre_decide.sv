@@ -5,6 +5,7 @@
 `default_nettype none
 
 module gre_decide
+    import net_pkg::*;
     import gre_pkg::*;
 #(
     parameter int unsigned RULES_V4 = 16,
@@ -104,12 +105,8 @@ module gre_decide
         (in_ethernet && inner_len < COUNT_W'(14));
     wire logic [7:0] inner_tos = in_v6 ? fields.inner[11:4] : fields.inner[7:0];
 
-    // Congestion marks (RFC 6040 figure 4): ECT(1) is 1, ECT(0) is 2, CE is 3.
-    wire logic [1:0] inner_ecn = inner_tos[1:0];
-    wire logic [1:0] outer_ecn = fields.tos[1:0];
-    wire logic unmarkable = (in_v4 || in_v6) && inner_ecn == 2'd0 && outer_ecn == 2'd3;
-    wire logic [1:0] new_ecn =
-        inner_ecn == 2'd0 ? 2'd0 : outer_ecn == 2'd3 ? 2'd3 : inner_ecn == 2'd2 && outer_ecn == 2'd1 ? 2'd1 : inner_ecn;
+    wire logic unmarkable = (in_v4 || in_v6) && is_unmarkable(inner_tos[1:0], fields.tos[1:0]);
+    wire logic [1:0] new_ecn = marks_of(inner_tos[1:0], fields.tos[1:0]);
     wire logic [7:0] new_tos = {action.dscp_uniform ? fields.tos[7:2] : inner_tos[7:2], new_ecn};
     // ~old + new (RFC 1624 equation 3), of which the upper octet is 0xff; nothing if they are equal.
     wire logic [16:0] tos_sum = 17'h0ff00 + {9'd0, ~inner_tos} + {9'd0, new_tos};

@@ -5,6 +5,7 @@
 `default_nettype none
 
 module gre_parse
+    import net_pkg::*;
     import gre_pkg::*;
 #(
     // Octets of the window.

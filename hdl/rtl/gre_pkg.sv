@@ -3,7 +3,7 @@
 `default_nettype none
 
 package gre_pkg;
-    localparam int unsigned COUNT_W = 17;
+    import net_pkg::COUNT_W;
 
     // What became of a packet: index of its counter. The names of drops are those of kaido-gre.
     typedef enum logic [4:0] {
@@ -140,20 +140,8 @@ package gre_pkg;
         logic [5:0]         rule;
     } decision_t;
 
-    localparam logic [15:0] TYPE_IPV4 = 16'h0800;
-    localparam logic [15:0] TYPE_IPV6 = 16'h86dd;
     localparam logic [15:0] TYPE_ETHERNET = 16'h6558;
     localparam logic [7:0]  PROTOCOL_GRE = 8'd47;
-
-    // IEEE 802.1Q, 802.1ad, and what was used before it.
-    function automatic logic is_vlan(input logic [15:0] ethertype);
-        return ethertype == 16'h8100 || ethertype == 16'h88a8 || ethertype == 16'h9100;
-    endfunction
-
-    // Hop-by-hop, routing, fragment, authentication, destination options (RFC 8200 4).
-    function automatic logic is_extension(input logic [7:0] protocol);
-        return protocol == 8'd0 || protocol == 8'd43 || protocol == 8'd44 || protocol == 8'd51 || protocol == 8'd60;
-    endfunction
 endpackage
 
 `default_nettype wire

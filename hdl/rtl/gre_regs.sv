@@ -7,6 +7,7 @@
 `default_nettype none
 
 module gre_regs
+    import net_pkg::*;
     import gre_pkg::*;
 #(
     parameter int unsigned DATA_W = 256,
@@ -47,8 +48,6 @@ module gre_regs
     input  wire logic [5:0]         event_rule,
     input  wire logic [COUNT_W-1:0] event_octets
 );
-    localparam logic [1:0] OKAY = 2'b00;
-    localparam logic [1:0] SLVERR = 2'b10;
     localparam logic [31:0] IDENTIFIER = 32'h4752_4531; // "GRE1"
     localparam int unsigned RULES = RULES_V4 + RULES_V6;
     localparam int unsigned RULE_W = RULES > 1 ? $clog2(RULES) : 1;
@@ -58,26 +57,31 @@ module gre_regs
         assert (RULES_V4 >= 1 && RULES_V4 <= 16 && RULES_V6 >= 1 && RULES_V6 <= 8);
     end
 
-    // Write: address and data are taken together.
-    logic        b_valid;
-    logic [1:0]  b_resp;
-    wire logic write = s_axil_awvalid && s_axil_wvalid && !b_valid;
-    wire logic [11:0] w_addr = s_axil_awaddr;
-    wire logic [31:0] w_data = s_axil_wdata;
+    wire logic        write;
+    wire logic [11:0] w_addr;
+    wire logic [31:0] w_data;
+    wire logic        fits;
+    wire logic [11:0] r_addr;
+    logic             known;
+    logic [31:0]      value;
+    // A register is a word: the slave asks for aligned ones.
+    wire logic unused_read_addr = &{1'b0, r_addr[1:0]};
+    axil_slave slave (
+        .clk, .rst,
+        .s_axil_awaddr, .s_axil_awvalid, .s_axil_awready, .s_axil_wdata, .s_axil_wstrb, .s_axil_wvalid, .s_axil_wready,
+        .s_axil_bresp, .s_axil_bvalid, .s_axil_bready, .s_axil_araddr, .s_axil_arvalid, .s_axil_arready,
+        .s_axil_rdata, .s_axil_rresp, .s_axil_rvalid, .s_axil_rready,
+        .write, .write_addr(w_addr), .write_data(w_data), .write_fits(fits),
+        .read_addr(r_addr), .read_value(value), .read_known(known)
+    );
 
-    assign s_axil_awready = write;
-    assign s_axil_wready = write;
-    assign s_axil_bvalid = b_valid;
-    assign s_axil_bresp = b_resp;
-
-    wire logic sound = w_addr[1:0] == 2'b00 && s_axil_wstrb == 4'hf;
     wire logic at_unmatched = w_addr == 12'h008;
     wire logic at_policy = w_addr == 12'h00c && w_data[1:0] != VERDICT_STRIP && w_data[3:2] != VERDICT_STRIP;
     wire logic at_length = w_addr == 12'h010;
     // A rule of IPv4 has eight words, of which six are used, one of IPv6 32, of which 18.
     wire logic at_v4 = w_addr[11:9] == 3'b001 && {1'b0, w_addr[8:5]} < 5'(RULES_V4) && w_addr[4:2] < 3'd6;
     wire logic at_v6 = w_addr[11:10] == 2'b01 && {1'b0, w_addr[9:7]} < 4'(RULES_V6) && w_addr[6:2] < 5'd18;
-    wire logic fits = sound && (at_unmatched || at_policy || at_length || at_v4 || at_v6);
+    assign fits = at_unmatched || at_policy || at_length || at_v4 || at_v6;
 
     policy_t                 policy_now;
     rule_v4_t [RULES_V4-1:0] now_v4;
@@ -100,8 +104,6 @@ module gre_regs
 
     always_ff @(posedge clk) begin
         if (rst) begin
-            b_valid <= 1'b0;
-            b_resp  <= OKAY;
             // Everything passes until it is told otherwise; frames as long as there are.
             policy_now <= '{
                 length_max: '1,
@@ -113,19 +115,16 @@ module gre_regs
             for (int unsigned at = 0; at < RULES_V4; at++) now_v4[at].condition.valid <= 1'b0;
             for (int unsigned at = 0; at < RULES_V6; at++) now_v6[at].condition.valid <= 1'b0;
         end else begin
-            if (s_axil_bready) b_valid <= 1'b0;
             if (write) begin
-                b_valid <= 1'b1;
-                b_resp  <= fits ? OKAY : SLVERR;
-                if (sound && at_unmatched) policy_now.unmatched <= w_condition.action;
-                if (sound && at_policy) begin
+                if (at_unmatched) policy_now.unmatched <= w_condition.action;
+                if (at_policy) begin
                     policy_now.unreadable <= verdict_t'(w_data[1:0]);
                     policy_now.fragment   <= verdict_t'(w_data[3:2]);
                     policy_now.other_host <= w_data[4];
                 end
-                if (sound && at_length) policy_now.length_max <= w_data[COUNT_W-1:0];
+                if (at_length) policy_now.length_max <= w_data[COUNT_W-1:0];
                 for (int unsigned at = 0; at < RULES_V4; at++) begin
-                    if (sound && at_v4 && w_addr[8:5] == 4'(at)) begin
+                    if (at_v4 && w_addr[8:5] == 4'(at)) begin
                         unique case (w_addr[4:2])
                             3'd0: now_v4[at].source <= w_data;
                             3'd1: now_v4[at].source_mask <= w_data;
@@ -137,7 +136,7 @@ module gre_regs
                     end
                 end
                 for (int unsigned at = 0; at < RULES_V6; at++) begin
-                    if (sound && at_v6 && w_addr[9:7] == 3'(at)) begin
+                    if (at_v6 && w_addr[9:7] == 3'(at)) begin
                         // Most significant word first.
                         for (int unsigned word = 0; word < 4; word++) begin
                             if (w_addr[6:2] == 5'(word)) now_v6[at].source[32*(3-word)+:32] <= w_data;
@@ -168,43 +167,30 @@ module gre_regs
     end
     wire logic unused_rule_bits = &{1'b0, event_rule};
 
-    logic [11:0]               r_addr;
     wire logic [31:0]          event_count;
     wire logic [31:0]          rule_packets;
     wire logic [OCTETS_W-1:0]  rule_octets;
     wire logic [2:0]           counters_ready;
     assign ready = &counters_ready;
 
-    gre_counters #(.COUNTERS(32), .WIDTH(32), .ADD_W(1)) events (
+    event_counters #(.COUNTERS(32), .WIDTH(32), .ADD_W(1)) events (
         .clk, .rst, .ready(counters_ready[0]),
         .add(counted), .index(code), .amount(1'b1),
         .read_index(r_addr[6:2]), .read_value(event_count)
     );
-    gre_counters #(.COUNTERS(RULES), .WIDTH(32), .ADD_W(1)) packets (
+    event_counters #(.COUNTERS(RULES), .WIDTH(32), .ADD_W(1)) packets (
         .clk, .rst, .ready(counters_ready[1]),
         .add(matched), .index(rule), .amount(1'b1),
         .read_index(r_addr[4+:RULE_W]), .read_value(rule_packets)
     );
-    gre_counters #(.COUNTERS(RULES), .WIDTH(OCTETS_W), .ADD_W(COUNT_W)) bytes (
+    event_counters #(.COUNTERS(RULES), .WIDTH(OCTETS_W), .ADD_W(COUNT_W)) bytes (
         .clk, .rst, .ready(counters_ready[2]),
         .add(matched), .index(rule), .amount(octets),
         .read_index(r_addr[4+:RULE_W]), .read_value(rule_octets)
     );
 
-    // Read: the address, then the value.
-    logic        r_pending;
-    logic        r_valid;
-    logic [1:0]  r_resp;
-    logic [31:0] r_data;
-    assign s_axil_arready = !r_pending && !r_valid;
-    assign s_axil_rvalid = r_valid;
-    assign s_axil_rresp = r_resp;
-    assign s_axil_rdata = r_data;
-
-    logic        known;
-    logic [31:0] value;
     always_comb begin
-        known = r_addr[1:0] == 2'b00;
+        known = 1'b1;
         value = '0;
         if (r_addr[11:2] == 10'h000) value = IDENTIFIER;
         else if (r_addr[11:2] == 10'h001) value = {8'd0, 8'(RULES_V6), 8'(RULES_V4), 8'(DATA_W / 8)};
@@ -221,21 +207,6 @@ module gre_regs
                 default: known = 1'b0;
             endcase
         end else known = 1'b0;
-    end
-
-    always_ff @(posedge clk) begin
-        if (s_axil_arready) r_addr <= s_axil_araddr;
-        if (r_pending) begin
-            r_data <= known ? value : '0;
-            r_resp <= known ? OKAY : SLVERR;
-        end
-        if (rst) begin
-            r_pending <= 1'b0;
-            r_valid   <= 1'b0;
-        end else begin
-            r_pending <= s_axil_arvalid && s_axil_arready;
-            r_valid   <= r_pending || (r_valid && !s_axil_rready);
-        end
     end
 endmodule
 

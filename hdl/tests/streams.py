@@ -71,6 +71,8 @@ class Bench:
     gaps: float = 0.0
     takers: list[Taker] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
+    #: Of cores that tell them: the entry of the session and the octets of the packet, an event each.
+    details: list[tuple[int, int]] = field(default_factory=list)
 
     async def reset(self) -> None:
         """Three clocks of reset."""
@@ -85,6 +87,7 @@ class Bench:
             await RisingEdge(dut.clk)
         dut.rst.value = 0
         self.events.clear()
+        self.details.clear()
         for taker in self.takers:
             taker.clear()
 
@@ -97,6 +100,9 @@ class Bench:
             taker.watch()
         if int(self.dut.event_valid.value):
             self.events.append(int(self.dut.event_code.value))
+            if hasattr(self.dut, "event_entry"):
+                told = int(self.dut.event_entry.value), int(self.dut.event_octets.value)
+                self.details.append(told)
 
     async def send(self, frame: bytes, error: bool = False, beats: int | None = None) -> None:
         """Sends a frame, or its first `beats`."""

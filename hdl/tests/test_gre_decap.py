@@ -4,9 +4,12 @@ import pytest
 from sim import run
 
 SOURCES = [
+    "net_pkg.sv",
     "gre_pkg.sv",
     "axis_window.sv",
-    "gre_counters.sv",
+    "axis_frame_end.sv",
+    "axil_slave.sv",
+    "event_counters.sv",
     "gre_regs.sv",
     "gre_parse.sv",
     "gre_decide.sv",

@@ -4,16 +4,10 @@
 #include <cstring>
 #include <memory>
 
-// KAIDO_TWIN_MODELS may have left some out.
-#ifdef MODEL_Gre256
-#include "Gre256.h"
-#endif
-#ifdef MODEL_Gre512
-#include "Gre512.h"
-#endif
-#ifdef MODEL_Gre256Deep
-#include "Gre256Deep.h"
-#endif
+// The models that build.rs has made: their headers.
+#define KAIDO_TWIN_HEADERS
+#include "models.inc"
+#undef KAIDO_TWIN_HEADERS
 
 // As `Inputs` and `Outputs` in ffi.rs.
 struct Inputs {
@@ -101,15 +95,9 @@ extern "C" {
 // Null if there is no such core.
 Core *kaido_twin_new(std::uint32_t which) {
     switch (which) {
-#ifdef MODEL_Gre256
-    case 0: return new Simulated<Gre256>;
-#endif
-#ifdef MODEL_Gre512
-    case 1: return new Simulated<Gre512>;
-#endif
-#ifdef MODEL_Gre256Deep
-    case 2: return new Simulated<Gre256Deep>;
-#endif
+#define KAIDO_TWIN_CASES
+#include "models.inc"
+#undef KAIDO_TWIN_CASES
     default: return nullptr;
     }
 }

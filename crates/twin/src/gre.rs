@@ -1,14 +1,15 @@
 //! The GRE header remover as a core: frames in, what became of each out.
 
-#[cfg(not(cores))]
-mod absent;
-#[cfg(cores)]
-mod simulation;
+mod registers;
 
-#[cfg(not(cores))]
-pub use absent::GreCore;
-#[cfg(cores)]
-pub use simulation::GreCore;
+use kaido_engine::PortId;
+use kaido_gre::{RuleTotals, Settings};
+
+use self::registers::{Image, address};
+use crate::simulation::Simulation;
+use crate::{BusError, Outcome, Pressure, Timing, TwinError};
+
+pub use self::registers::Unfit;
 
 /// A core that was verilated: its data bus and its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,29 +51,9 @@ impl Size {
     }
 }
 
-macro_rules! events {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
-        /// What became of a frame, as the core counts it. The names of drops are those of the software.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Event {
-            $($(#[$doc])* $variant = $code,)*
-        }
-
-        impl Event {
-            /// All that there are.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// Its name; of a drop that of the software's reason.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-events! {
+crate::outcome::events! {
+    /// What became of a frame, as the core counts it. The names of drops are those of the software.
+    Event:
     /// It left as it came.
     Passed = 0, "passed";
     /// It left without its outer headers.
@@ -117,72 +98,91 @@ events! {
     HostOther = 23, "host_other";
 }
 
-impl Event {
-    /// Of its number.
-    pub fn of(code: u8) -> Option<Self> {
-        Self::ALL.iter().copied().find(|event| *event as u8 == code)
+/// The GRE header remover as a core.
+#[derive(Debug)]
+pub struct GreCore {
+    simulation: Simulation,
+    /// Which rule each of its slots has.
+    slots: Vec<Option<usize>>,
+}
+
+impl GreCore {
+    /// A core of a size, after reset: without rules everything passes.
+    ///
+    /// # Errors
+    /// The crate was built without verilator.
+    pub fn new(size: Size) -> Result<Self, TwinError> {
+        Ok(Self { simulation: Simulation::new(size as u32, size.octets())?, slots: Vec::new() })
     }
 
-    /// Whether the frame left for the host.
-    pub const fn is_host(self) -> bool {
-        self as u8 >= Self::HostTags as u8
+    /// Reset for some clocks. Frames in the core are lost, rules and counters are cleared.
+    pub fn reset(&mut self) {
+        self.simulation.reset();
+        self.slots.clear();
     }
 
-    /// Whether the frame is gone.
-    pub const fn is_drop(self) -> bool {
-        !self.is_host() && self as u8 > Self::Stripped as u8
+    /// Has the core do what `settings` say of frames that come in by `port`.
+    ///
+    /// # Errors
+    /// It has no room for them, or refuses a write.
+    pub fn configure(&mut self, settings: &Settings, port: PortId) -> Result<(), Unfit> {
+        let image = Image::of(settings, port)?;
+        for (address, value) in image.writes {
+            self.simulation.write(address, value)?;
+        }
+        self.slots = image.slots;
+        Ok(())
     }
-}
 
-/// Where a frame went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// Out.
-    Out(Vec<u8>),
-    /// To the host.
-    Host(Vec<u8>),
-    /// Nowhere.
-    Dropped,
-}
+    /// Writes a register.
+    ///
+    /// # Errors
+    /// The core refuses, or does not answer.
+    pub fn write(&mut self, address: u32, value: u32) -> Result<(), BusError> {
+        self.simulation.write(address, value)
+    }
 
-/// What became of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// As counted.
-    pub event: Event,
-    /// What left.
-    pub disposition: Disposition,
-}
+    /// Reads a register.
+    ///
+    /// # Errors
+    /// The core refuses, or does not answer.
+    pub fn read(&mut self, address: u32) -> Result<u32, BusError> {
+        self.simulation.read(address)
+    }
 
-/// Clocks of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Timing {
-    /// From the first beat in to the last beat out.
-    pub clocks: u64,
-    /// Beats that came in.
-    pub beats_in: u64,
-    /// Clocks in which a beat was offered and not taken.
-    pub waited: u64,
-    /// Of each frame that left by either stream, in their order there: clocks from its first beat in to its first beat out.
-    pub latencies: Vec<u64>,
-}
+    /// How often something became of a frame, since reset.
+    ///
+    /// # Errors
+    /// The bus.
+    pub fn counter(&mut self, event: Event) -> Result<u32, BusError> {
+        self.simulation.read(address::EVENTS + 4 * event as u32)
+    }
 
-/// Why there is no outcome.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TwinError {
-    /// Built without verilator.
-    #[error("the cores were not built: verilator was not there")]
-    NoCore,
-    /// Nothing moves.
-    #[error("the core is stuck: {0} of {1} frames have ended")]
-    Stuck(usize, usize),
-    /// A stream broke a rule of AXI4-Stream.
-    #[error("{0}: {1}")]
-    Protocol(&'static str, &'static str),
-    /// Streams and events contradict each other.
-    #[error("{0}")]
-    Contradiction(String),
-    /// An empty frame, which no stream can carry.
-    #[error("an empty frame")]
-    Empty,
+    /// What each of so many rules has done since reset.
+    ///
+    /// # Errors
+    /// The bus.
+    pub fn rule_totals(&mut self, rules: usize) -> Result<Vec<RuleTotals>, BusError> {
+        let mut totals = vec![RuleTotals::default(); rules];
+        for (slot, rule) in (0..).zip(self.slots.clone()) {
+            let Some(total) = rule.and_then(|rule| totals.get_mut(rule)) else { continue };
+            let base = address::RULE_COUNTERS + slot * address::RULE_COUNTERS_LEN;
+            total.packets += u64::from(self.simulation.read(base)?);
+            total.octets +=
+                u64::from(self.simulation.read(base + 4)?) | u64::from(self.simulation.read(base + 8)?) << 32;
+        }
+        Ok(totals)
+    }
+
+    /// Passes frames, back to back as far as `pressure` lets them, and says what became of each, in their order.
+    ///
+    /// # Errors
+    /// The core is stuck, breaks a rule of the bus or contradicts itself.
+    pub fn run(
+        &mut self,
+        frames: &[Vec<u8>],
+        pressure: Pressure,
+    ) -> Result<(Vec<Outcome<Event>>, Timing), TwinError> {
+        self.simulation.run(frames, pressure)
+    }
 }

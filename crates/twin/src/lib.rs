@@ -2,8 +2,8 @@
 //! packets can be compared.
 //!
 //! ```text
-//!   Settings ──▶ AXI4-Lite ─┐
-//!   frames ────▶ s_axis ──▶ GreCore ──▶ m_axis, host_axis, events ──▶ Outcome of each frame, clocks counted
+//!   settings ──▶ AXI4-Lite ─┐
+//!   frames ────▶ s_axis ──▶ core ──▶ m_axis, host_axis, events ──▶ Outcome of each frame, clocks counted
 //!                             └ back-pressure on both sides by a seed
 //! ```
 //! Without verilator at build time there is no core: [`GreCore::new`] says so, and tests are skipped by name.
@@ -12,9 +12,14 @@
 #[allow(unsafe_code, reason = "C++ behind C functions; argued at each block")]
 mod ffi;
 mod gre;
+pub mod gtpu;
+#[cfg(test)]
+mod map;
+mod outcome;
 mod pressure;
-mod registers;
+#[cfg_attr(not(cores), path = "absent.rs")]
+mod simulation;
 
-pub use gre::{Disposition, Event, GreCore, Outcome, Size, Timing, TwinError};
+pub use gre::{Event, GreCore, Size, Unfit};
+pub use outcome::{BusError, CoreEvent, Disposition, Outcome, Timing, TwinError};
 pub use pressure::Pressure;
-pub use registers::{BusError, Unfit};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use kaido_engine::PortId;
 use kaido_gre::{Pieces, Settings, Verdict};
-use kaido_twin::{Disposition, Event, GreCore, Outcome, Pressure, Size};
+use kaido_twin::{CoreEvent, Disposition, Event, GreCore, Outcome, Pressure, Size};
 use kaido_wire::{EtherType, IpProtocol, gre, ipv4, ipv6, vlan};
 
 use crate::random::{Random, frame, settings};
@@ -16,7 +16,7 @@ use crate::software::Software;
 const RUN: usize = 100;
 
 /// A number that the environment may have.
-fn number(name: &str, otherwise: u64) -> u64 {
+pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap())
 }
 

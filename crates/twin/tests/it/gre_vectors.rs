@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use kaido_twin::{Disposition, Event, GreCore, Pressure, Size};
+use kaido_twin::{CoreEvent, Disposition, Event, GreCore, Pressure, Size};
 
 use crate::vector::{Vector, octets};
 

@@ -1,5 +1,7 @@
 //! The integration tests of this crate in one binary, a module each, so that it is linked once.
 
+#[path = "../../../upf/tests/it/fixture/mod.rs"]
+mod upf;
 #[path = "../../../gre/tests/it/vector/mod.rs"]
 mod vector;
 
@@ -7,23 +9,38 @@ mod gre_directed;
 mod gre_random;
 mod gre_timing;
 mod gre_vectors;
+mod gtpu_directed;
+mod gtpu_node;
+mod gtpu_random;
+mod gtpu_timing;
+mod gtpu_vectors;
 mod random;
 mod software;
 
 use std::io::Write;
 
+use kaido_twin::gtpu::{Direction, GtpuCore, Width};
 use kaido_twin::{GreCore, Size, TwinError};
 
 /// A core; without verilator `None`, and the test is said to be skipped.
 fn core(test: &str, size: Size) -> Option<GreCore> {
-    match GreCore::new(size) {
+    built(GreCore::new(size), test, &format!("{size:?}"))
+}
+
+/// As [`core`].
+fn gtpu_core(test: &str, direction: Direction, width: Width) -> Option<GtpuCore> {
+    built(GtpuCore::new(direction, width), test, &format!("{direction:?}, {width:?}"))
+}
+
+fn built<Core>(core: Result<Core, TwinError>, test: &str, of: &str) -> Option<Core> {
+    match core {
         Ok(core) => Some(core),
         Err(TwinError::NoCore) => {
             // Not println: the test harness would keep it to itself.
             let mut out = std::io::stdout();
             let _ = writeln!(
                 out,
-                "SKIPPED {test} of {size:?}: the core was not built: without verilator, or by KAIDO_TWIN_MODELS"
+                "SKIPPED {test} of {of}: the core was not built: without verilator, or by KAIDO_TWIN_MODELS"
             );
             None
         }

@@ -32,19 +32,19 @@ impl Random {
     }
 
     /// Once in so many.
-    fn once_in(&mut self, times: usize) -> bool {
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
-    fn octet(&mut self) -> u8 {
+    pub(crate) fn octet(&mut self) -> u8 {
         self.word() as u8
     }
 
-    fn octets(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn octets(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.octet()).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! What the software's settings are in the core's registers (`hdl/regs.toml`).
 
+use crate::BusError;
 use kaido_engine::PortId;
 use kaido_gre::{Condition, ForwardingMode, KeyMatch, Pieces, Prefix, Propagation, Rule, Settings, Verdict};
 
@@ -28,17 +29,6 @@ const VERDICT_PASS: u32 = 0;
 const VERDICT_DROP: u32 = 1;
 const VERDICT_STRIP: u32 = 2;
 const VERDICT_HOST: u32 = 3;
-
-/// An access that the core refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BusError {
-    /// SLVERR: not aligned, nothing there, or a value that means nothing.
-    #[error("the core refused the access to {0:#05x}")]
-    Refused(u32),
-    /// No answer.
-    #[error("the core did not answer an access to {0:#05x}")]
-    NoAnswer(u32),
-}
 
 /// Settings that the core has no room for, or cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -172,32 +162,15 @@ fn pieces(of: Pieces) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::address;
     use crate::Event;
-
-    #[derive(Deserialize)]
-    struct Map {
-        register: Vec<Register>,
-        events: std::collections::BTreeMap<String, u8>,
-    }
-
-    #[derive(Deserialize)]
-    struct Register {
-        name: String,
-        address: u32,
-        stride: Option<u32>,
-    }
+    use crate::map::{Map, assert_events};
 
     /// The map that the core's page is made from says the same.
     #[test]
     fn addresses_and_events_are_those_of_the_map() {
-        let map: Map = toml::from_str(include_str!("../../../hdl/regs.toml")).unwrap();
-        let at = |name: &str| {
-            let register = map.register.iter().find(|register| register.name == name).unwrap();
-            (register.address, register.stride.unwrap_or(0))
-        };
+        let map = Map::of("gre_decap");
+        let at = |name: &str| map.at(name);
         assert_eq!(at("unmatched"), (address::UNMATCHED, 0));
         assert_eq!(at("policy"), (address::POLICY, 0));
         assert_eq!(at("length_max"), (address::LENGTH_MAX, 0));
@@ -205,7 +178,6 @@ mod tests {
         assert_eq!(at("rules_v4"), (address::RULES_V4, address::RULE_V4_LEN));
         assert_eq!(at("rules_v6"), (address::RULES_V6, address::RULE_V6_LEN));
         assert_eq!(at("rule_counters"), (address::RULE_COUNTERS, address::RULE_COUNTERS_LEN));
-        let events = Event::ALL.iter().map(|event| (event.name().to_owned(), *event as u8)).collect();
-        assert_eq!(map.events, events);
+        assert_events(&map, Event::ALL);
     }
 }

@@ -1,14 +1,9 @@
-//! The core under simulation: its streams driven and watched, its registers written.
+//! A core under simulation: its streams driven and watched, its registers written.
 
 use std::collections::VecDeque;
 
-use kaido_engine::PortId;
-use kaido_gre::{RuleTotals, Settings};
-
-use super::{Disposition, Event, Outcome, Size, Timing, TwinError};
-use crate::Pressure;
 use crate::ffi::{BUS_MAX, Inputs, Model, Outputs};
-use crate::registers::{BusError, Image, Unfit, address};
+use crate::{BusError, CoreEvent, Disposition, Outcome, Pressure, Timing, TwinError};
 
 /// Clocks without any beat after which a run is given up; counters are cleared in far less.
 const STUCK_CLOCKS: u64 = 2000;
@@ -16,53 +11,32 @@ const STUCK_CLOCKS: u64 = 2000;
 const BUS_CLOCKS: usize = 64;
 const OKAY: u8 = 0;
 
-/// The GRE header remover as a core.
+/// A core, whatever it does.
 #[derive(Debug)]
-pub struct GreCore {
+pub(crate) struct Simulation {
     model: Model,
-    size: Size,
-    /// Which rule each of its slots has.
-    slots: Vec<Option<usize>>,
+    /// Octets of a beat.
+    octets: usize,
 }
 
-impl GreCore {
-    /// A core of a size, after reset: without rules everything passes.
-    ///
-    /// # Errors
-    /// The crate was built without verilator.
-    pub fn new(size: Size) -> Result<Self, TwinError> {
-        let model = Model::new(size as u32).ok_or(TwinError::NoCore)?;
-        let mut core = Self { model, size, slots: Vec::new() };
-        core.reset();
-        Ok(core)
+impl Simulation {
+    /// The model of this number among those of `build.rs`, after reset.
+    pub(crate) fn new(which: u32, octets: usize) -> Result<Self, TwinError> {
+        let model = Model::new(which).ok_or(TwinError::NoCore)?;
+        let mut simulation = Self { model, octets };
+        simulation.reset();
+        Ok(simulation)
     }
 
-    /// Reset for some clocks. Frames in the core are lost, rules and counters are cleared.
-    pub fn reset(&mut self) {
+    /// Reset for some clocks.
+    pub(crate) fn reset(&mut self) {
         for _ in 0..3 {
             self.model.clock(&Inputs { reset: true, ..Inputs::IDLE });
         }
-        self.slots.clear();
-    }
-
-    /// Has the core do what `settings` say of frames that come in by `port`.
-    ///
-    /// # Errors
-    /// It has no room for them, or refuses a write.
-    pub fn configure(&mut self, settings: &Settings, port: PortId) -> Result<(), Unfit> {
-        let image = Image::of(settings, port)?;
-        for (address, value) in image.writes {
-            self.write(address, value)?;
-        }
-        self.slots = image.slots;
-        Ok(())
     }
 
     /// Writes a register.
-    ///
-    /// # Errors
-    /// The core refuses, or does not answer.
-    pub fn write(&mut self, address: u32, value: u32) -> Result<(), BusError> {
+    pub(crate) fn write(&mut self, address: u32, value: u32) -> Result<(), BusError> {
         let mut inputs =
             Inputs { awaddr: address, wdata: value, awvalid: true, wvalid: true, ..Inputs::IDLE };
         for _ in 0..BUS_CLOCKS {
@@ -77,10 +51,7 @@ impl GreCore {
     }
 
     /// Reads a register.
-    ///
-    /// # Errors
-    /// The core refuses, or does not answer.
-    pub fn read(&mut self, address: u32) -> Result<u32, BusError> {
+    pub(crate) fn read(&mut self, address: u32) -> Result<u32, BusError> {
         let mut inputs = Inputs { araddr: address, arvalid: true, ..Inputs::IDLE };
         for _ in 0..BUS_CLOCKS {
             let shown = self.model.clock(&inputs);
@@ -92,42 +63,16 @@ impl GreCore {
         Err(BusError::NoAnswer(address))
     }
 
-    /// How often something became of a frame, since reset.
-    ///
-    /// # Errors
-    /// The bus.
-    pub fn counter(&mut self, event: Event) -> Result<u32, BusError> {
-        self.read(address::EVENTS + 4 * event as u32)
-    }
-
-    /// What each of so many rules has done since reset.
-    ///
-    /// # Errors
-    /// The bus.
-    pub fn rule_totals(&mut self, rules: usize) -> Result<Vec<RuleTotals>, BusError> {
-        let mut totals = vec![RuleTotals::default(); rules];
-        for (slot, rule) in (0..).zip(self.slots.clone()) {
-            let Some(total) = rule.and_then(|rule| totals.get_mut(rule)) else { continue };
-            let base = address::RULE_COUNTERS + slot * address::RULE_COUNTERS_LEN;
-            total.packets += u64::from(self.read(base)?);
-            total.octets += u64::from(self.read(base + 4)?) | u64::from(self.read(base + 8)?) << 32;
-        }
-        Ok(totals)
-    }
-
     /// Passes frames, back to back as far as `pressure` lets them, and says what became of each, in their order.
-    ///
-    /// # Errors
-    /// The core is stuck, breaks a rule of the bus or contradicts itself.
-    pub fn run(
+    pub(crate) fn run<E: CoreEvent>(
         &mut self,
         frames: &[Vec<u8>],
         mut pressure: Pressure,
-    ) -> Result<(Vec<Outcome>, Timing), TwinError> {
+    ) -> Result<(Vec<Outcome<E>>, Timing), TwinError> {
         if frames.iter().any(Vec::is_empty) {
             return Err(TwinError::Empty);
         }
-        let beat_len = self.size.octets();
+        let beat_len = self.octets;
         let mut run = Run::default();
         let mut beats =
             frames.iter().flat_map(|frame| frame.chunks(beat_len).zip(last_of(frame.len(), beat_len)));
@@ -262,6 +207,7 @@ impl Run {
             ("m_axis", self.out.watch(clock, (shown.out_valid != 0).then_some(out), inputs.out_ready)),
             ("host_axis", self.host.watch(clock, (shown.host_valid != 0).then_some(host), inputs.host_ready)),
         ];
+        self.timing.beats_out += u64::from(shown.out_valid != 0 && inputs.out_ready);
         if shown.event_valid != 0 {
             self.events.push(shown.event_code);
         }
@@ -272,13 +218,13 @@ impl Run {
     }
 
     /// Gives each frame what left of it.
-    fn outcomes(mut self) -> Result<(Vec<Outcome>, Timing), TwinError> {
+    fn outcomes<E: CoreEvent>(mut self) -> Result<(Vec<Outcome<E>>, Timing), TwinError> {
         // Whose last beat is marked is dropped by who takes it.
         self.out.frames.retain(|frame| frame.user == 0);
         let mut outcomes = Vec::new();
         for (code, came) in std::mem::take(&mut self.events).into_iter().zip(&self.came) {
-            let event = Event::of(code)
-                .ok_or_else(|| TwinError::Contradiction(format!("there is no event {code}")))?;
+            let event =
+                E::of(code).ok_or_else(|| TwinError::Contradiction(format!("there is no event {code}")))?;
             let left = match () {
                 () if event.is_drop() => None,
                 () if event.is_host() => Some(&mut self.host),

@@ -3,7 +3,7 @@
 
 `default_nettype none
 
-module gre_counters #(
+module event_counters #(
     parameter int unsigned COUNTERS = 32,
     // Bits of a counter, and of what is added.
     parameter int unsigned WIDTH = 32,

@@ -1,0 +1,354 @@
+"""cocotb tests of gtpu_decap and gtpu_encap against the golden model of scapy."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import random
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import cocotb
+import gtpu_golden as golden
+from cocotb.clock import Clock
+from em_hash import draw_rows
+from streams import OKAY, SLVERR, Bench, Registers, Taker
+
+MAP = tomllib.loads((Path(__file__).resolve().parent.parent / "regs.toml").read_text())["gtpu"]
+EVENTS: dict[str, int] = MAP["events"]
+NAMES = {code: name for name, code in EVENTS.items()}
+AT: dict[str, int] = {one["name"]: one["address"] for one in MAP["register"]}
+
+IS_DECAP = os.environ["KAIDO_HDL_CORE"] == "gtpu_decap"
+FRAMES = int(os.environ.get("KAIDO_HDL_FRAMES", "400"))
+SEED = int(os.environ.get("KAIDO_HDL_SEED", "1"))
+COMMAND, RESULT, KEY, VALUE = (AT["table"] + at for at in (0x10, 0x14, 0x20, 0x40))
+START, PUT, ROW = 0, 5, 6
+WAYS, BUCKET_BITS = 4, 6
+KEY_BITS = 40 if IS_DECAP else 72
+
+
+def number(address: str) -> int:
+    """An IP address as a number."""
+    return int(ipaddress.ip_address(address))
+
+
+def fold(total: int) -> int:
+    """A one's-complement sum in 16 bits."""
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def halves(octets: bytes) -> int:
+    """The sum of the words of 16 bits."""
+    return fold(sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)))
+
+
+async def start(dut: Any, seed: int) -> tuple[Bench, Registers, Taker, Taker]:
+    """A core after reset, its streams and its registers."""
+    rng = random.Random(seed)
+    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
+    out, host = Taker(dut, "m_axis"), Taker(dut, "host_axis")
+    bench = Bench(dut, rng, takers=[out, host])
+    await bench.reset()
+    return bench, Registers(dut, rng), out, host
+
+
+async def put(registers: Registers, at: int, *words: int) -> None:
+    """Writes words from an address on."""
+    for place, word in enumerate(words):
+        assert await registers.write(at + 4 * place, word) == OKAY, hex(at + 4 * place)
+
+
+def high_first(value: int) -> list[int]:
+    """Words of 32 bits of a number of 128."""
+    return [value >> shift & 0xFFFFFFFF for shift in (96, 64, 32, 0)]
+
+
+def mac_words(mac: str) -> list[int]:
+    """16 bits and 32."""
+    value = int(mac.replace(":", ""), 16)
+    return [value >> 32, value & 0xFFFFFFFF]
+
+
+async def operate(registers: Registers, command: int) -> None:
+    """An operation of the table, to its end."""
+    await put(registers, COMMAND, command)
+    for _ in range(500):
+        answer, result = await registers.read(RESULT)
+        assert answer == OKAY
+        if not result >> 31:
+            assert result == 0, f"operation {command}: {result}"
+            return
+    raise AssertionError(f"operation {command} does not end")
+
+
+def uplink_words(session: golden.Session) -> tuple[list[int], list[int]]:
+    """Key and value of a tunnel from a gNB."""
+    qfi = 0 if session.qfi is None else 1 << 2 | session.qfi << 3
+    prefix = number(session.prefix) >> 64
+    value = [
+        session.action | qfi | 3 << 9 | 2 << 11 | 5 << 15,
+        number(session.address),
+        prefix & 0xFFFFFFFF,
+        prefix >> 32,
+    ]
+    return [session.teid, 2 if session.outer_v6 else 0], value
+
+
+def downlink_words(session: golden.Session, is_v6: bool) -> tuple[list[int], list[int]]:
+    """Key and value of a tunnel to a gNB."""
+    qfi = 0 if session.qfi is None else 1 << 2 | session.qfi << 3
+    outer = session.outer_v6
+    first = (
+        session.action | qfi | outer << 9 | session.entropy << 10 | outer << 11 | 2 << 12 | session.dscp << 18
+    )
+    local, peer = (golden.LOCAL_V6, golden.PEER_V6) if outer else (golden.LOCAL_V4, golden.PEER_V4)
+    ends = ipaddress.ip_address(local).packed + ipaddress.ip_address(peer).packed
+    ip_sum = (
+        0 if outer else halves(bytes([0x45, session.dscp << 2, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]) + ends)
+    )
+    gtpu = bytes([0x30 if session.qfi is None else 0x34, 255]) + session.teid.to_bytes(4, "big")
+    if session.qfi is not None:
+        gtpu += bytes([0, 0, 0, 0x85, 1, 0, session.qfi, 0])
+    udp_sum = halves(ends + bytes([0, 17]) + (2152).to_bytes(2, "big") + gtpu)
+    value = [first, session.teid, ip_sum | udp_sum << 16, *reversed(high_first(number(peer)))]
+    if is_v6:
+        prefix = number(session.prefix) >> 64
+        return [prefix & 0xFFFFFFFF, prefix >> 32, 1], value
+    return [number(session.address), 0, 0], value
+
+
+async def configure(registers: Registers, rows: bool = True) -> None:
+    """The node and the sessions of the golden model."""
+    await put(registers, AT["control"], 1)
+    await put(registers, AT["packet_max"], golden.PACKET_MAX)
+    await put(registers, AT["mac"], *mac_words(golden.OWN_MAC))
+    await put(registers, AT["locals_v4"], number(golden.LOCAL_V4))
+    await put(registers, AT["locals_v6"], *high_first(number(golden.LOCAL_V6)))
+    # Next hop 2 is the right one, of IPv6 out of tunnels 5.
+    for hop in (2, 5):
+        link = [*mac_words(golden.HOP_MAC), *mac_words(golden.EXIT_MAC)]
+        await put(registers, AT["next_hops"] + 0x10 * hop, *link)
+    if IS_DECAP:
+        route = golden.ROUTE_V4
+        await put(registers, AT["routes_v4"] + 8 * 3, int(route.network_address), int(route.netmask))
+        wide = golden.ROUTE_V6
+        words = [*high_first(int(wide.network_address)), *high_first(int(wide.netmask))]
+        await put(registers, AT["routes_v6"] + 0x20, *words)
+    if rows:
+        for way, ways in enumerate(draw_rows(random.Random(7), KEY_BITS, WAYS, BUCKET_BITS)):
+            for bit, row in enumerate(ways):
+                await put(registers, VALUE, bit << 24 | way << 20 | row)
+                await operate(registers, ROW)
+    await operate(registers, START)
+    for session in golden.SESSIONS:
+        both = [uplink_words(session)] if IS_DECAP else [downlink_words(session, of) for of in (False, True)]
+        for key, value in both:
+            await put(registers, KEY, *key)
+            await put(registers, VALUE, *value)
+            await operate(registers, PUT)
+    # The first own address of each family.
+    await put(registers, AT["control"], 1 | 1 << 4 | 1 << 6)
+
+
+def check(cases: list[golden.Case], bench: Bench, out: Taker, host: Taker) -> None:
+    """Compares what left and what was counted with what the golden model says."""
+    left = [octets for octets, user in out.frames if not user]
+    handed = list(host.frames)
+    entries: dict[tuple[int, bool], int] = {}
+    for place, (case, code) in enumerate(zip(cases, bench.events, strict=True)):
+        at = f"frame {place}, {case.about}: {case.frame.hex()}"
+        assert NAMES[code] == case.event, f"{NAMES[code]}, not {case.event}: {at}"
+        if code == EVENTS["forwarded"]:
+            octets = left.pop(0)
+            assert octets == case.out, f"{octets.hex()}, not {case.out and case.out.hex()}: {at}"
+            entry, length = bench.details[place]
+            assert length == case.octets, at
+            # A session keeps its entry.
+            assert entries.setdefault(case.key, entry) == entry, at
+        elif code >= EVENTS["host_other"]:
+            unchanged, user = handed.pop(0)
+            assert (unchanged, user & 31) == (case.frame, code), at
+    assert not left and not handed
+    assert len(set(entries.values())) == len(entries), "sessions share an entry"
+
+
+@cocotb.test()  # type: ignore[untyped-decorator]
+async def frames_come_out_as_the_golden_model_says(dut: Any) -> None:
+    """All kinds of packets under all kinds of back-pressure."""
+    bench, registers, out, host = await start(dut, SEED)
+    await configure(registers)
+    sent: list[golden.Case] = []
+    # Runs of other back-pressure: none, on one side, on all.
+    for gaps, out_waits, host_waits in [
+        (0, 0, 0),
+        (0.5, 0, 0),
+        (0, 0.5, 0.2),
+        (0.3, 0.3, 0.7),
+        (0.7, 0.1, 0.1),
+    ]:
+        bench.gaps, out.waits, host.waits = gaps, out_waits, host_waits
+        cases = [golden.case(bench.rng, IS_DECAP) for _ in range(FRAMES // 5)]
+        out.frames.clear()
+        host.frames.clear()
+        bench.events.clear()
+        bench.details.clear()
+        for case in cases:
+            await bench.send(case.frame)
+        dut.s_axis_tvalid.value = 0
+        await bench.drain(len(cases))
+        check(cases, bench, out, host)
+        sent += cases
+    for name, code in EVENTS.items():
+        wanted = sum(case.event == name for case in sent)
+        assert await registers.read(AT["events"] + 4 * code) == (OKAY, wanted), name
+
+
+@cocotb.test()  # type: ignore[untyped-decorator]
+async def reset_in_the_middle_of_a_packet_leaves_nothing(dut: Any) -> None:
+    """No octet, no session, no setting and no count is left of what there was."""
+    bench, registers, out, host = await start(dut, SEED + 1)
+    for attempt in range(5):
+        # The rows of the hash outlast a reset.
+        await configure(registers, rows=attempt == 0)
+        out.waits, host.waits, bench.gaps = bench.rng.random() / 2, bench.rng.random() / 2, 0.2
+        cases = [golden.case(bench.rng, IS_DECAP) for _ in range(6)]
+        for case in cases[:-1]:
+            await bench.send(case.frame)
+        # The last is not sent to its end.
+        width = len(dut.s_axis_tkeep)
+        beats = bench.rng.randrange(1 + len(cases[-1].frame) // width)
+        await bench.send(cases[-1].frame, beats=beats)
+        await bench.idle(bench.rng.randrange(16))
+        await bench.reset()
+        out.waits = host.waits = 0.0
+        # Without settings all is the host's, and the first beat is a first beat.
+        plain = next(one.frame for one in iter(lambda: golden.case(bench.rng, IS_DECAP), None) if one.out)
+        await bench.send(plain)
+        await bench.drain(1)
+        assert host.frames == [(plain, EVENTS["host_other"])] and not out.frames
+        # With an address and without sessions it finds none.
+        await put(registers, AT["mac"], *mac_words(golden.OWN_MAC))
+        await put(registers, AT["locals_v4"], number(golden.LOCAL_V4))
+        await put(registers, AT["locals_v6"], *high_first(number(golden.LOCAL_V6)))
+        await put(registers, AT["control"], 1 | 1 << 4 | 1 << 6)
+        await bench.send(plain)
+        await bench.drain(2)
+        assert bench.events == [EVENTS["host_other"], EVENTS["host_miss"]]
+        assert await registers.read(AT["events"] + 4 * EVENTS["host_other"]) == (OKAY, 1)
+        assert await registers.read(AT["events"] + 4 * EVENTS["forwarded"]) == (OKAY, 0)
+        bench.events.clear()
+        out.frames.clear()
+        host.frames.clear()
+
+
+@cocotb.test()  # type: ignore[untyped-decorator]
+async def frames_with_errors_are_marked(dut: Any) -> None:
+    """What cannot be taken back is marked at its end; a session that changes holds from then on."""
+    bench, registers, out, host = await start(dut, SEED + 2)
+    await configure(registers)
+    cases: list[golden.Case] = []
+    while len(cases) < 12:
+        case = golden.case(bench.rng, IS_DECAP)
+        if case.event == "forwarded":
+            cases.append(case)
+    for case in cases:
+        for error in (False, True):
+            await bench.send(case.frame, error=error)
+    await bench.drain(2 * len(cases))
+    assert [NAMES[code] for code in bench.events] == ["forwarded", "frame_error"] * len(cases)
+    assert [user for _, user in out.frames] == [0, 1] * len(cases)
+    assert [octets for octets, user in out.frames if not user] == [case.out for case in cases]
+    assert not host.frames
+    # What a change does is seen by the next packet.
+    session = golden.SESSIONS[0]
+    bench.events.clear()
+    for of in (False, True):
+        key, value = uplink_words(session) if IS_DECAP else downlink_words(session, of)
+        await put(registers, KEY, *key)
+        await put(registers, VALUE, value[0] & ~3 | golden.DROP, *value[1:])
+        await operate(registers, PUT)
+    while True:
+        case = golden.case(bench.rng, IS_DECAP)
+        if case.event == "forwarded" and case.about.startswith("Session(number=1,"):
+            break
+    await bench.send(case.frame)
+    await bench.drain(1)
+    assert bench.events == [EVENTS["far_drop"]]
+
+
+@cocotb.test()  # type: ignore[untyped-decorator]
+async def the_bus_answers_errors_with_slverr(dut: Any) -> None:
+    """A refused access changes nothing."""
+    _bench, registers, _out, _host = await start(dut, SEED + 3)
+    ident = 0x47544431 if IS_DECAP else 0x47544531
+    assert await registers.read(0x0) == (OKAY, ident)
+    width = len(dut.s_axis_tkeep)
+    routes = 4 << 24 | 8 << 16 if IS_DECAP else 0
+    assert await registers.read(0x4) == (OKAY, routes | 16 << 8 | width)
+    for address in (
+        0x1,
+        0x2,
+        0x3,
+        0x18,
+        0x20,
+        0x40,
+        0x7C,
+        0x100,
+        0x200,
+        0x280,
+        0x300,
+        0x700,
+        0x8F0,
+        0x900,
+        0xFFC,
+    ):
+        assert (await registers.read(address))[0] == SLVERR, hex(address)
+    for address in (
+        0x0,
+        0x4,
+        0x9,
+        0xA,
+        0x18,
+        0x28,
+        0x3C,
+        0x60,
+        0x80,
+        0x101,
+        0x300,
+        0x7FC,
+        0x800,
+        0x8F0,
+        0x900,
+    ):
+        assert await registers.write(address, 0) == SLVERR, hex(address)
+    if not IS_DECAP:
+        assert await registers.write(AT["routes_v4"], 0) == SLVERR
+        assert await registers.write(AT["routes_v6"], 0) == SLVERR
+    # Less than a word, and a value that means nothing.
+    for strobe in range(15):
+        assert await registers.write(AT["packet_max"], 7, strobe) == SLVERR
+    for name, value in [("packet_max", 1 << 17), ("control", 2), ("control", 1 << 8), ("mac", 1 << 16)]:
+        assert await registers.write(AT[name], value) == SLVERR
+    assert await registers.write(AT["next_hops"], 1 << 16) == SLVERR
+    assert await registers.read(AT["packet_max"]) == (OKAY, (1 << 17) - 1)
+    assert await registers.read(AT["control"]) == (OKAY, 1)
+    assert await registers.read(AT["mac"]) == (OKAY, 0)
+    # What is written is read, and nothing else has changed.
+    assert await registers.write(AT["packet_max"], 1530) == OKAY
+    assert await registers.write(AT["control"], 0xF0) == OKAY
+    assert await registers.write(AT["mac"], 0x0203) == OKAY
+    assert await registers.write(AT["mac"] + 4, 0x0405_0607) == OKAY
+    assert await registers.read(AT["packet_max"]) == (OKAY, 1530)
+    assert await registers.read(AT["control"]) == (OKAY, 0xF0)
+    assert await registers.read(AT["mac"]) == (OKAY, 0x0203)
+    assert await registers.read(AT["mac"] + 4) == (OKAY, 0x0405_0607)
+    # The table behind the same bus.
+    assert await registers.read(AT["table"]) == (OKAY, 0x4B454D31)
+    assert await registers.read(AT["table"] + 4) == (OKAY, BUCKET_BITS << 24 | WAYS << 16 | KEY_BITS)
+    assert await registers.write(KEY, 0x1234_5678) == OKAY
+    assert await registers.read(KEY) == (OKAY, 0x1234_5678)
+    assert await registers.read(AT["packet_max"]) == (OKAY, 1530)
