@@ -5,11 +5,13 @@ That they ask for no more is shown by all other tests: it would end a debug buil
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from conftest import Attach
-from rig.net import Topology, run
+from rig.net import Topology, run, wait_until
 from rig.node import Node
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
@@ -34,10 +36,11 @@ def test_each_thread_has_what_it_needs(
 ) -> None:
     """Workers eBPF at most, the API's thread none over the network; an upgrade adds no filter."""
     node = Node(binary, net.upf, tmp_path, driver=driver, durability="process").start()
-    attach("--ues 1 --tuns 1")
+    sim = attach("--ues 1 --tuns 1")
     assert node.process is not None
-    for pid in (node.process.pid, None):
-        if pid is None:
+    pid = node.process.pid
+    for is_next in (False, True):
+        if is_next:
             run(str(binary), "upgrade", "--socket", str(node.socket))
             pid = int(str((node.ask("status") or {})["pid"]))
         assert net.ran.pings("10.100.6.2", "-I", "ue0")
@@ -54,6 +57,9 @@ def test_each_thread_has_what_it_needs(
         network = 1 << 12 | 1 << 13
         assert int(all_threads["http"]["CapPrm"], 16) & network == 0
         assert int(all_threads["upf"]["CapEff"], 16) & network == network
+    sim.stop()
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the process of the upgrade ends")
 
 
 def test_it_can_be_left_out(binary: Path, net: Topology, tmp_path: Path) -> None:

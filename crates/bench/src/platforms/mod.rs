@@ -158,7 +158,7 @@ fn links(function: NetworkFunction) -> Result<(), RigError> {
     if function == NetworkFunction::Upf {
         // Long packets have room for a tunnel around them.
         for end in [PLATFORM, BENCH, CABLE].into_iter().flatten() {
-            rig::ip(&format!("link set {end} mtu {}", MTU))?;
+            rig::ip(&format!("link set {end} mtu {MTU}"))?;
         }
         for (ends, macs) in [PLATFORM, BENCH].into_iter().zip(MACS) {
             for (end, mac) in ends.into_iter().zip(macs) {

@@ -41,10 +41,10 @@ impl Counters {
 
     /// Has them count while `work` is done.
     pub(super) fn around<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        // The kernel refuses it for what is no counter alone.
-        self.0.iter_mut().for_each(|counter| counter.enable().expect("a counter counts"));
+        // The kernel refuses both only for what is no counter.
+        self.0.iter_mut().for_each(|counter| _ = counter.enable());
         let done = work();
-        self.0.iter_mut().for_each(|counter| counter.disable().expect("a counter stands still"));
+        self.0.iter_mut().for_each(|counter| _ = counter.disable());
         done
     }
 

@@ -40,7 +40,7 @@ struct State {
 
 impl State {
     fn new() -> Self {
-        let fragments = FragmentSettings { enabled: true, limits: LIMITS, ..FragmentSettings::default() };
+        let fragments = FragmentSettings { enabled: true, limits: LIMITS };
         let mut site = Site::new(NodeSettings { fragments, ..settings() });
         let seid =
             site.upf.as_mut().unwrap().establish(&SessionPlan::ipv4(1).establishment(), now()).unwrap().seid;
