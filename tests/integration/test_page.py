@@ -64,7 +64,7 @@ def carried(space: Namespace, folder: Path, port: int) -> Iterator[str]:
         yield url
 
 
-def until(shown: Browser, script: str, what: str, seconds: float = 20) -> Any:
+def until(shown: Browser, script: str, what: str, seconds: float = 60) -> Any:
     """Wait until a script of the page returns something."""
     deadline = time.monotonic() + seconds
     while not (found := shown.run(script)):

@@ -25,7 +25,7 @@ SMF_BASE = textwrap.dedent("""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((SMF, 8805))
     sock.connect((UPF, 8805))
-    sock.settimeout(20)
+    sock.settimeout(60)
 
     def ask(message, seq, seid=None):
         header = PFCP(version=1, S=0 if seid is None else 1, seq=seq)
@@ -134,7 +134,7 @@ def test_scapy_sets_up_changes_and_ends_a_session(node: Node, net: Topology) -> 
 PAGING = SMF_BASE + textwrap.dedent("""
     gnb = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     gnb.bind(("10.100.3.2", 2152))
-    gnb.settimeout(20)
+    gnb.settimeout(60)
     answer = ask(rules([IE_ApplyAction(BUFF=1, NOCP=1)]), 2, 0)
     seid = value(answer, IE_FSEID, "seid")
     print("idle", flush=True)

@@ -19,7 +19,7 @@ class Control(http.client.HTTPConnection):
 
     def __init__(self, path: Path) -> None:
         """Of the socket at a path."""
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self.path = path
 
     def connect(self) -> None:
