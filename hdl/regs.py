@@ -28,16 +28,16 @@ def text(core: dict[str, Any]) -> str:
         for one in core["register"]
     ]
     fields = [[f"[{one['bits']}]", f"`{one['name']}`", one["text"]] for one in core["field"]]
-    events = ", ".join(f"{code} `{name}`" for name, code in core["events"].items()) + "."
+    events = ", ".join(f"{code} `{name}`" for name, code in core.get("events", {}).items())
     lines = [
         *table(["address", "register", "access", "what it is"], registers),
         "",
         core["fields"],
         "",
         *table(["bits", "field", "what it is"], fields),
-        "",
-        "Events: " + events,
     ]
+    if events:
+        lines += ["", f"Events: {events}."]
     return "\n".join(lines)
 
 
