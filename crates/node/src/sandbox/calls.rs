@@ -246,8 +246,9 @@ const PROCESSES: &[c_long] = &[
 const IN_PART: [(c_long, u8, &[u64]); 2] = [
     // Descriptors wait or do not, and go over to another program or do not. Is it a terminal? What number has an interface?
     (libc::SYS_ioctl, 1, &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TCGETS, libc::SIOCGIFINDEX]),
-    // Counters of programs are read: BPF_MAP_LOOKUP_ELEM, BPF_MAP_GET_NEXT_KEY, BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_LOOKUP_BATCH.
-    (libc::SYS_bpf, 0, &[1, 4, 15, 24]),
+    // Counters of programs are read: BPF_MAP_LOOKUP_ELEM, BPF_MAP_GET_NEXT_KEY, BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_LOOKUP_BATCH. A frame
+    // that is the kernel's is given back by a program: BPF_PROG_TEST_RUN.
+    (libc::SYS_bpf, 0, &[1, 4, 10, 15, 24]),
 ];
 
 /// Those calls, each with rules of which one must be met.
