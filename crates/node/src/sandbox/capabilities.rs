@@ -25,7 +25,8 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
 /// Files of any user are read.
 const READ_FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Counters of programs are read, which before kernel 5.19 takes it; nothing else of eBPF is on the list of such a thread's calls.
+/// Counters of programs are read, which before kernel 5.19 takes it. Programs and maps are not made: the list of such a thread's calls
+/// has no more of eBPF than that, and to run a program on a frame.
 const READ_COUNTERS: CapabilitySet = CapabilitySet::BPF;
 
 /// Ports below 1024, and sockets in folders of others and for a group.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   process    all that a node needs: sockets, files, programs, the next process of an upgrade
-//!    ├ worker  descriptors that are there, connections that come, memory, sleep; no file is opened, no socket made
+//!    ├ worker  descriptors that are there, memory, sleep; no file is opened, no socket made
 //!    │  └ of NDN  the same, and sockets of faces
-//!    └ http    as a worker, and files to read
+//!    └ http    as a worker, connections that come, and files to read
 //! ```
 //! The process's filter is put on before any thread is started, so every thread has it; that of a thread comes on top, and none can be
 //! taken off. A call that is not allowed is refused with EPERM. Where debug assertions are on it ends the process, so that a test
