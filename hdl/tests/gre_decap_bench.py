@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import random
 from typing import Any
 
 import cocotb
 import gre_golden as golden
-from cocotb.clock import Clock
-from streams import OKAY, SLVERR, Bench, Registers, Taker
+from streams import OKAY, SLVERR, Bench, Registers, Taker, start, under_pressure
 
 EVENTS = {
     "passed": 0, "stripped": 1, "ip_malformed": 2, "ip_checksum": 3, "gre_malformed": 4, "gre_version": 5,
@@ -39,16 +37,6 @@ CONDITIONS = {
     golden.KEYED: STRIP | 2 << 1,
     golden.DROPPED: 1 | 7 << 3 | 1 << 6,
 }
-
-
-async def start(dut: Any, seed: int) -> tuple[Bench, Registers, Taker, Taker]:
-    """A core after reset, its streams and its registers."""
-    rng = random.Random(seed)
-    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
-    out, host = Taker(dut, "m_axis"), Taker(dut, "host_axis")
-    bench = Bench(dut, rng, takers=[out, host])
-    await bench.reset()
-    return bench, Registers(dut, rng), out, host
 
 
 async def configure(registers: Registers) -> None:
@@ -91,26 +79,11 @@ async def frames_come_out_as_the_golden_model_says(dut: Any) -> None:
     window = int(os.environ["KAIDO_HDL_WINDOW"])
     bench, registers, out, host = await start(dut, SEED)
     await configure(registers)
-    sent: list[golden.Case] = []
-    # Runs of other back-pressure: none, on one side, on all.
-    for gaps, out_waits, host_waits in [
-        (0, 0, 0),
-        (0.5, 0, 0),
-        (0, 0.5, 0.2),
-        (0.3, 0.3, 0.7),
-        (0.7, 0.1, 0.1),
-    ]:
-        bench.gaps, out.waits, host.waits = gaps, out_waits, host_waits
-        cases = [golden.case(bench.rng, window) for _ in range(FRAMES // 5)]
-        out.frames.clear()
-        host.frames.clear()
-        bench.events.clear()
-        for case in cases:
-            await bench.send(case.frame)
-        dut.s_axis_tvalid.value = 0
-        await bench.drain(len(cases))
-        check(cases, bench, out, host)
-        sent += cases
+
+    def cases() -> list[golden.Case]:
+        return [golden.case(bench.rng, window) for _ in range(FRAMES // 5)]
+
+    sent = await under_pressure(bench, cases, lambda sent: check(sent, bench, out, host))
     for name, code in EVENTS.items():
         wanted = sum(case.event == name for case in sent)
         assert await registers.read(COUNTERS + 4 * code) == (OKAY, wanted), name

@@ -11,9 +11,8 @@ from typing import Any
 
 import cocotb
 import gtpu_golden as golden
-from cocotb.clock import Clock
 from em_hash import draw_rows
-from streams import OKAY, SLVERR, Bench, Registers, Taker
+from streams import OKAY, SLVERR, Bench, Registers, Taker, start, under_pressure
 
 MAP = tomllib.loads((Path(__file__).resolve().parent.parent / "regs.toml").read_text())["gtpu"]
 EVENTS: dict[str, int] = MAP["events"]
@@ -44,16 +43,6 @@ def fold(total: int) -> int:
 def halves(octets: bytes) -> int:
     """The sum of the words of 16 bits."""
     return fold(sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)))
-
-
-async def start(dut: Any, seed: int) -> tuple[Bench, Registers, Taker, Taker]:
-    """A core after reset, its streams and its registers."""
-    rng = random.Random(seed)
-    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
-    out, host = Taker(dut, "m_axis"), Taker(dut, "host_axis")
-    bench = Bench(dut, rng, takers=[out, host])
-    await bench.reset()
-    return bench, Registers(dut, rng), out, host
 
 
 async def put(registers: Registers, at: int, *words: int) -> None:
@@ -181,27 +170,11 @@ async def frames_come_out_as_the_golden_model_says(dut: Any) -> None:
     """All kinds of packets under all kinds of back-pressure."""
     bench, registers, out, host = await start(dut, SEED)
     await configure(registers)
-    sent: list[golden.Case] = []
-    # Runs of other back-pressure: none, on one side, on all.
-    for gaps, out_waits, host_waits in [
-        (0, 0, 0),
-        (0.5, 0, 0),
-        (0, 0.5, 0.2),
-        (0.3, 0.3, 0.7),
-        (0.7, 0.1, 0.1),
-    ]:
-        bench.gaps, out.waits, host.waits = gaps, out_waits, host_waits
-        cases = [golden.case(bench.rng, IS_DECAP) for _ in range(FRAMES // 5)]
-        out.frames.clear()
-        host.frames.clear()
-        bench.events.clear()
-        bench.details.clear()
-        for case in cases:
-            await bench.send(case.frame)
-        dut.s_axis_tvalid.value = 0
-        await bench.drain(len(cases))
-        check(cases, bench, out, host)
-        sent += cases
+
+    def cases() -> list[golden.Case]:
+        return [golden.case(bench.rng, IS_DECAP) for _ in range(FRAMES // 5)]
+
+    sent = await under_pressure(bench, cases, lambda sent: check(sent, bench, out, host))
     for name, code in EVENTS.items():
         wanted = sum(case.event == name for case in sent)
         assert await registers.read(AT["events"] + 4 * code) == (OKAY, wanted), name

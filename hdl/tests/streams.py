@@ -7,9 +7,12 @@ valid and ready there is taken at the next rising edge.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import cocotb
+from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
 
@@ -215,3 +218,51 @@ class Registers:
                 assert answer is None, "the answer went away while it waited"
             await RisingEdge(dut.clk)
         raise ProtocolError(f"no answer to a read of {address:#x}")
+
+
+async def start(dut: Any, seed: int) -> tuple[Bench, Registers, Taker, Taker]:
+    """A core after reset, its streams and its registers."""
+    rng = random.Random(seed)
+    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
+    out, host = Taker(dut, "m_axis"), Taker(dut, "host_axis")
+    bench = Bench(dut, rng, takers=[out, host])
+    await bench.reset()
+    return bench, Registers(dut, rng), out, host
+
+
+class Sent(Protocol):
+    """What a golden model makes: a frame, and more that its bench knows."""
+
+    frame: bytes
+
+
+C = TypeVar("C", bound=Sent)
+
+
+async def under_pressure(
+    bench: Bench, make: Callable[[], list[C]], check: Callable[[list[C]], None]
+) -> list[C]:
+    """Sends what is made, under back-pressure of all kinds, and has it checked; all that was sent."""
+    out, host = bench.takers
+    sent: list[C] = []
+    # Runs of other back-pressure: none, on one side, on all.
+    for gaps, out_waits, host_waits in [
+        (0, 0, 0),
+        (0.5, 0, 0),
+        (0, 0.5, 0.2),
+        (0.3, 0.3, 0.7),
+        (0.7, 0.1, 0.1),
+    ]:
+        bench.gaps, out.waits, host.waits = gaps, out_waits, host_waits
+        cases = make()
+        out.frames.clear()
+        host.frames.clear()
+        bench.events.clear()
+        bench.details.clear()
+        for case in cases:
+            await bench.send(case.frame)
+        bench.dut.s_axis_tvalid.value = 0
+        await bench.drain(len(cases))
+        check(cases)
+        sent += cases
+    return sent
