@@ -11,6 +11,8 @@ use crate::CoreEvent;
 #[derive(Deserialize)]
 pub(crate) struct Map {
     register: Vec<Register>,
+    /// A core that only counts has none.
+    #[serde(default)]
     events: BTreeMap<String, u8>,
 }
 
