@@ -20,7 +20,7 @@ mod software;
 use std::io::Write;
 
 use kaido_twin::gtpu::{Direction, GtpuCore, Width};
-use kaido_twin::{GreCore, Size, TwinError};
+use kaido_twin::{CoreEvent, Disposition, GreCore, Outcome, Size, TwinError};
 
 /// A core; without verilator `None`, and the test is said to be skipped.
 fn core(test: &str, size: Size) -> Option<GreCore> {
@@ -46,4 +46,28 @@ fn built<Core>(core: Result<Core, TwinError>, test: &str, of: &str) -> Option<Co
         }
         Err(other) => panic!("{other}"),
     }
+}
+
+/// Whether the core gave the bytes of a vector's step, or its drop; the event where it left the frame to the host.
+fn judged<E: CoreEvent>(
+    at: &str,
+    outcome: Outcome<E>,
+    frame: &[u8],
+    (out, drop): (Vec<Vec<u8>>, Option<&str>),
+) -> Option<E> {
+    match outcome.disposition {
+        Disposition::Out(left) => {
+            assert_eq!(vec![left], out, "{at}");
+            assert_eq!(drop, None, "{at}");
+        }
+        Disposition::Dropped => {
+            assert_eq!(Some(outcome.event.name()), drop, "{at}");
+            assert!(out.is_empty(), "{at}");
+        }
+        Disposition::Host(host) => {
+            assert_eq!(host, frame, "{at}");
+            return Some(outcome.event);
+        }
+    }
+    None
 }
