@@ -267,28 +267,32 @@ async fn connection(
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
             builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
-            let mut serving = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
-            tokio::select! {
-                _ = serving.as_mut() => {}
-                () = closing(&mut admission) => {
-                    serving.as_mut().graceful_shutdown();
-                    let _ = serving.await;
-                }
-            }
+            let serving = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
+            to_end(serving, http1::Connection::graceful_shutdown, &mut admission).await;
         }
         Protocol::Http2 => {
             stream.set_read_timeout(Some(SILENCE));
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_EVERY);
             builder.max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_MAX_HTTP2);
-            let mut serving = pin!(builder.serve_connection(TokioIo::new(Box::pin(stream)), service));
-            tokio::select! {
-                _ = serving.as_mut() => {}
-                () = closing(&mut admission) => {
-                    serving.as_mut().graceful_shutdown();
-                    let _ = serving.await;
-                }
-            }
+            let serving = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
+            to_end(serving, http2::Connection::graceful_shutdown, &mut admission).await;
+        }
+    }
+}
+
+/// Serves until the client ends it; once nobody is to be served any more, `finish` has it end behind what is under way.
+async fn to_end<C: Future>(
+    serving: C,
+    finish: impl FnOnce(Pin<&mut C>),
+    admission: &mut watch::Receiver<Admission>,
+) {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        _ = serving.as_mut() => {}
+        () = closing(admission) => {
+            finish(serving.as_mut());
+            let _ = serving.await;
         }
     }
 }
