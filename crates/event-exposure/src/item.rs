@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use kaido_n4::Volume;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::figures::{bit_rate, decimal, packet_rate, volume};
 use crate::request::{Event, Granularity, Measurement};
 use crate::time;
 use crate::trend::Peaks;
-use crate::usage::{Scope, SessionVolumes, Volume};
+use crate::usage::{Scope, SessionVolumes};
 
 /// What a session has carried in a time.
 #[derive(Debug)]
@@ -97,10 +98,10 @@ fn usage(of: &Volume, time: Duration, has_volume: bool, has_throughput: bool) ->
     let mut measured = json!({});
     if has_volume {
         measured["volumeMeasurement"] = json!({
-            "totalVolume": volume(of.bytes()),
+            "totalVolume": volume(of.total_bytes()),
             "ulVolume": volume(of.uplink_bytes),
             "dlVolume": volume(of.downlink_bytes),
-            "totalNbOfPackets": of.packets(),
+            "totalNbOfPackets": of.total_packets(),
             "ulNbOfPackets": of.uplink_packets,
             "dlNbOfPackets": of.downlink_packets,
         });

@@ -29,4 +29,4 @@ pub use problem::{Cause, Problem};
 pub use request::{Subscription, Ue};
 pub use subscriptions::{Counts, Limits, Notification, Now, Outcome, Subscriptions};
 pub use target::{ConsumerUri, Consumers, UriFault};
-pub use usage::{Scope, SessionId, SessionVolumes, UeAddress, UsageSource, Volume};
+pub use usage::{Scope, SessionId, SessionVolumes, UeAddress, UsageSource};

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use kaido_n4::Volume;
+
 use crate::figures::per_second;
-use crate::usage::Volume;
 
 /// How often a session is sampled.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_secs(1);

@@ -2,50 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use kaido_n4::Volume;
+
 /// A session, by a number that no other one has or had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
-
-/// Octets and packets of the user's own packets, tunnel headers not counted. They only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Volume {
-    /// Uplink octets.
-    pub uplink_bytes: u64,
-    /// Downlink octets.
-    pub downlink_bytes: u64,
-    /// Uplink packets.
-    pub uplink_packets: u64,
-    /// Downlink packets.
-    pub downlink_packets: u64,
-}
-
-impl Volume {
-    /// What came since `before`.
-    #[must_use]
-    pub const fn since(&self, before: &Self) -> Self {
-        Self {
-            uplink_bytes: self.uplink_bytes.saturating_sub(before.uplink_bytes),
-            downlink_bytes: self.downlink_bytes.saturating_sub(before.downlink_bytes),
-            uplink_packets: self.uplink_packets.saturating_sub(before.uplink_packets),
-            downlink_packets: self.downlink_packets.saturating_sub(before.downlink_packets),
-        }
-    }
-
-    /// Octets of both directions.
-    pub const fn bytes(&self) -> u64 {
-        self.uplink_bytes.saturating_add(self.downlink_bytes)
-    }
-
-    /// Packets of both directions.
-    pub const fn packets(&self) -> u64 {
-        self.uplink_packets.saturating_add(self.downlink_packets)
-    }
-
-    /// Whether nothing was carried.
-    pub const fn is_zero(&self) -> bool {
-        self.packets() == 0 && self.bytes() == 0
-    }
-}
 
 /// Which packets of a session a volume is of.
 #[derive(Clone, Debug, PartialEq, Eq)]

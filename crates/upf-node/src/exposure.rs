@@ -238,9 +238,9 @@ impl UsageSource for Sessions<'_> {
         u32::try_from(self.0.places()).unwrap_or(u32::MAX)
     }
 
-    fn counted(&mut self, place: u32) -> Option<(SessionId, Option<ee::Volume>)> {
+    fn counted(&mut self, place: u32) -> Option<(SessionId, Option<Volume>)> {
         let (Seid(seid), counted) = self.0.counted_at_place(place)?;
-        Some((SessionId(seid), counted.map(volume)))
+        Some((SessionId(seid), counted))
     }
 }
 
@@ -250,13 +250,8 @@ const fn place(seid: u64) -> u32 {
     seid as u32
 }
 
-const fn volume(of: Volume) -> ee::Volume {
-    let Volume { uplink_bytes, downlink_bytes, uplink_packets, downlink_packets } = of;
-    ee::Volume { uplink_bytes, downlink_bytes, uplink_packets, downlink_packets }
-}
-
 fn volumes(usage: SessionUsage, counted: Option<Volume>) -> SessionVolumes {
-    let whole = volume(usage.volume());
+    let whole = usage.volume();
     let SessionUsage { session, volumes, .. } = usage;
     let part = |(scope, of): (UsageScope, Volume)| {
         let scope = match scope {
@@ -268,7 +263,7 @@ fn volumes(usage: SessionUsage, counted: Option<Volume>) -> SessionVolumes {
             }
             UsageScope::Application(id) => ee::Scope::Application(id.to_string()),
         };
-        Some((scope, volume(of)))
+        Some((scope, of))
     };
     let mac = session.fdb.as_ref().and_then(|known| known.first()).map(|mac| mac.0);
     SessionVolumes {
@@ -282,6 +277,6 @@ fn volumes(usage: SessionUsage, counted: Option<Volume>) -> SessionVolumes {
         dnns: session.network_instances.iter().map(ToString::to_string).collect(),
         whole,
         parts: volumes.into_iter().filter_map(part).collect(),
-        counted: counted.map(volume),
+        counted,
     }
 }

@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
+use kaido_n4::Volume;
+
 use super::*;
 use crate::subscriptions::Limits;
-use crate::usage::{SessionId, SessionVolumes, UeAddress, Volume};
+use crate::usage::{SessionId, SessionVolumes, UeAddress};
 
 /// One session.
 struct One;

@@ -11,12 +11,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_n4::Volume;
+
 use super::{Budget, Notification, Now};
 use crate::item::{Carried, Item, NotificationData, item};
 use crate::problem::{Cause, Problem};
 use crate::request::{Event, Measurement, Subscription, Threshold, Trigger, Ue};
 use crate::trend::{SAMPLE_EVERY, Trend};
-use crate::usage::{Scope, SessionId, SessionVolumes, UeAddress, UsageSource, Volume};
+use crate::usage::{Scope, SessionId, SessionVolumes, UeAddress, UsageSource};
 
 /// Sessions of a UE that is named.
 const SESSIONS_OF_UE_MAX: usize = 16;
@@ -304,7 +306,8 @@ impl Active {
         let known = self.baselines.get(&last.session);
         // Of what it had carried before the subscription nothing is known.
         let is_unknown = known.is_none() && matches!(self.phase, Phase::Survey(_));
-        let has_carried = !last.whole.since(&known.map(|known| known.whole).unwrap_or_default()).is_zero();
+        let has_carried =
+            last.whole.since(&known.map(|known| known.whole).unwrap_or_default()) != Volume::default();
         self.trends.remove(&last.session);
         let is_told = !has_carried || is_unknown || !last.ue.is_known() || !self.is_about(last);
         let is_once = matches!(self.wanted.trigger, Trigger::OneTime(_));
@@ -597,7 +600,7 @@ impl Active {
         let known = self.baselines.get(&volumes.session).cloned().unwrap_or_default();
         let whole = volumes.whole.since(&known.whole);
         let is_told = match self.wanted.trigger {
-            _ if has_ended || self.is_any() => !whole.is_zero(),
+            _ if has_ended || self.is_any() => whole != Volume::default(),
             _ => true,
         };
         let is_reached = match self.wanted.trigger {
@@ -650,7 +653,8 @@ fn has_address(ue: &UeAddress, address: IpAddr) -> bool {
 
 fn is_reached(threshold: &Threshold, volume: &Volume) -> bool {
     let Threshold { total, uplink, downlink } = *threshold;
-    let pairs = [(total, volume.bytes()), (uplink, volume.uplink_bytes), (downlink, volume.downlink_bytes)];
+    let pairs =
+        [(total, volume.total_bytes()), (uplink, volume.uplink_bytes), (downlink, volume.downlink_bytes)];
     pairs.iter().any(|(most, carried)| most.is_some_and(|most| *carried >= most))
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use kaido_n4::Volume;
 use proptest::prelude::*;
 
 use super::*;
 use crate::request;
 use crate::target::Consumers;
-use crate::usage::{Scope, UeAddress, Volume};
+use crate::usage::{Scope, UeAddress};
 
 const UE: &str = "10.60.0.1";
 
