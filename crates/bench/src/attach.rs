@@ -18,7 +18,7 @@ use kaido_pfcp::{
 use kaido_n4::{Establishment, LocalFTeid, Seid};
 
 use crate::BenchError;
-use crate::frames::Family;
+use crate::family::Family;
 use crate::oracle::Bearers;
 use crate::session::establishment;
 use crate::shape::Shape;

@@ -16,11 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::bearers::bearers;
 use crate::BenchError;
-pub(crate) use crate::family::Family;
-pub(crate) use crate::network::{
-    ETHERNET, FIRST_UE, GNB, GNB_MAC, MTU, N3, N3_MAC, N6_MAC, QFI, ROUTER, ROUTER_MAC, SERVER, teid, ue,
-};
-use crate::network::{GTPU, TTL, UDP, field};
+use crate::family::{Family, ue_v6};
+use crate::network::{ETHERNET, GNB_MAC, GTPU, N3_MAC, N6_MAC, ROUTER_MAC, TTL, UDP, field, teid, ue};
 use crate::shape::{Flow, Shape, VLAN_FIRST, tenant_of};
 
 /// Most sessions: the addresses of 10.0.0.0/8 behind the first UE.
@@ -166,7 +163,7 @@ impl Template {
                 let sum = !checksum::combine(&[self.sum, checksum::sum(&octets)]);
                 headers[inner + 10..inner + 12].copy_from_slice(&sum.to_be_bytes());
             }
-            Family::V6 => headers[at..at + 16].copy_from_slice(&crate::family::ue_v6(ue).octets()),
+            Family::V6 => headers[at..at + 16].copy_from_slice(&ue_v6(ue).octets()),
         }
     }
 
@@ -399,6 +396,7 @@ fn udp(out: &mut Vec<u8>, (src, dst): (u16, u16), len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::QFI;
 
     fn template(family: Family, direction: Direction) -> Template {
         Template::of(family, direction, 128)

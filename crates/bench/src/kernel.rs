@@ -20,8 +20,10 @@ use kaido_wire::checksum;
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::frames::{Direction, ETHERNET, Family, N3, Template};
+use crate::family::Family;
+use crate::frames::{Direction, Template};
 use crate::memory::available;
+use crate::network::{ETHERNET, N3};
 use crate::node::{UpfNode, settings};
 use crate::platforms::KernelSessions;
 use crate::platforms::offload::{OffloadNode, offload_config, set_hops, vlans};

@@ -12,9 +12,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::frames::teid;
 use crate::machine::cores;
 use crate::memory::available;
+use crate::network::teid;
 use crate::node::{UpfNode, stopped};
 use crate::permutation::Permutation;
 

@@ -18,7 +18,9 @@ use kaido_upf::node::{Instance, Node, NodeSettings, PortRole};
 use kaido_upf::path::Path;
 
 use crate::BenchError;
-use crate::frames::{Direction, Family, GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};
+use crate::family::Family;
+use crate::frames::Direction;
+use crate::network::{GNB_MAC, MTU, N3_MAC, N6_MAC, ROUTER_MAC, teid};
 use crate::ports::Feed;
 use crate::session_rules::tunnel;
 use crate::shape::{Shape, VLAN_FIRST, tenant_name};

@@ -6,7 +6,8 @@ use kaido_engine::{Frame, FramePool, FrameSize, PoolError};
 
 use crate::BenchError;
 use crate::clock::{TimeTaken, timed};
-use crate::frames::{Direction, ETHERNET, Template, Templates};
+use crate::frames::{Direction, Template, Templates};
+use crate::network::ETHERNET;
 use crate::node::{Forwarder, stopped};
 use crate::permutation::Permutation;
 use crate::shape::Shape;

@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::BenchError;
 use crate::clock::timed;
-use crate::frames::{Direction, Family, Template, bearers};
+use crate::family::Family;
+use crate::frames::{Direction, Template, bearers};
 use crate::generator::{CompiledTraffic, FrameMemory, Generator};
 use crate::machine::{Machine, MachineState, hugepages};
 use crate::node::UpfNode;

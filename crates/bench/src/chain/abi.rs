@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use crate::frames::{FIRST_UE, GNB, MTU, N3, QFI, Template, teid, ue};
+use crate::frames::Template;
+use crate::network::{FIRST_UE, GNB, MTU, N3, QFI, teid, ue};
 
 /// Octets of the values.
 pub(super) const CONFIG_LEN: usize = 168;

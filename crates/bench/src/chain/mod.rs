@@ -12,7 +12,8 @@ use libbpf_rs::{MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, Print
 
 use self::rules::SessionRules;
 use crate::BenchError;
-use crate::frames::{Direction, GNB, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, SERVER, Template};
+use crate::frames::{Direction, Template};
+use crate::network::{GNB, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, SERVER};
 use crate::shape::Shape;
 
 /// The compiled program, aligned as an ELF header asks; empty where it was not compiled.

@@ -3,7 +3,7 @@
 use kaido_n4::{AddressMatch, Establishment, Interface, Pdr, Qer, QerId, UrrId};
 
 use super::abi::far_id;
-use crate::frames::Family;
+use crate::family::Family;
 use crate::shape::Shape;
 
 /// `CHAIN_RULES_MAX`, `CHAIN_QERS_MAX` and `CHAIN_URRS_MAX`, which are also the most QERs and URRs of a session.

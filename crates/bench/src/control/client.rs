@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::wire::{Request, Requests};
 use crate::BenchError;
-use crate::frames::teid;
+use crate::network::teid;
 use crate::node::stopped;
 use crate::result::Histogram;
 use crate::shape::Shape;

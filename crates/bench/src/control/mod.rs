@@ -31,7 +31,7 @@ use self::server::Server;
 use self::traffic::{Traffic, WorkerPlace};
 use self::wire::Request;
 use crate::BenchError;
-use crate::frames::Family;
+use crate::family::Family;
 use crate::machine::{Machine, MachineState};
 use crate::memory::resident;
 use crate::result::Histogram;

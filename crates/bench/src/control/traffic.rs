@@ -10,7 +10,8 @@ use kaido_upf::node::Node;
 
 use super::pin;
 use crate::BenchError;
-use crate::frames::{Direction, Family, Templates};
+use crate::family::Family;
+use crate::frames::{Direction, Templates};
 use crate::node::Forwarder;
 use crate::rounds::{Frames, Order, round};
 use crate::shape::Shape;

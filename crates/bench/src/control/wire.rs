@@ -8,7 +8,8 @@ use kaido_n4::{OuterHeaderCreation, Teid};
 use kaido_pfcp::{Instants, Retransmission, SessionTemplate, Smf, SmfConfig};
 
 use crate::BenchError;
-use crate::frames::{Family, GNB, teid, ue};
+use crate::family::Family;
+use crate::network::{GNB, teid, ue};
 use crate::shape::Shape;
 
 /// The sessions that requests are made of, one for each kind: their numbers look like nothing else in a request. It is a multiple of how

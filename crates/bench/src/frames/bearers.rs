@@ -1,6 +1,7 @@
 //! The same sessions as the generator and the oracle describe them.
 
-use super::{Family, GNB_MAC, N3_MAC, N6_MAC, QFI, ROUTER_MAC, teid};
+use crate::family::Family;
+use crate::network::{GNB_MAC, N3_MAC, N6_MAC, QFI, ROUTER_MAC, teid};
 use crate::oracle::{Bearers, OuterFields, Side, Tag};
 use crate::shape::{Shape, VLAN_FIRST};
 use crate::stream::Mac;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::frames::Family;
+use crate::family::Family;
 use crate::shape::{Flow, Shape};
 use crate::stream::Mac;
 

@@ -30,7 +30,8 @@ use serde::Serialize;
 use super::Reason;
 use super::{MACS, MTU};
 use crate::BenchError;
-use crate::frames::{Family, GNB_MAC, N3, N3_MAC, N6_MAC, ROUTER_MAC};
+use crate::family::Family;
+use crate::network::{GNB_MAC, N3, N3_MAC, N6_MAC, ROUTER_MAC};
 use crate::node::{UpfNode, path, settings};
 use crate::shape::Shape;
 

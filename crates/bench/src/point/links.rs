@@ -23,9 +23,10 @@ use super::worker_lane::drive;
 use super::{CpuTicks, PointResult, Rapl, point_settings, report};
 use crate::BenchError;
 use crate::clock::ThreadTime;
-use crate::frames::{Direction, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC, bearers};
+use crate::frames::{Direction, bearers};
 use crate::generator::Problem;
 use crate::machine::{Machine, MachineState, hugepages};
+use crate::network::{GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC};
 use crate::node::{UpfNode, path, stopped};
 use crate::oracle::{Bearers, Rule};
 use crate::permutation::Permutation;
@@ -457,7 +458,7 @@ fn traffic(plan: &PointPlan, bearers: &Bearers) -> Result<(Traffic, Vec<f64>), V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::Family;
+    use crate::family::Family;
     use crate::generator::CompiledTraffic;
     use crate::oracle::{Oracle, Verdict};
     use crate::shape::Shape;

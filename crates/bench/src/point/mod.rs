@@ -40,7 +40,8 @@ pub use self::result::{
 };
 use self::round_barrier::{RoundBarrier, Totals, WorkerSummary, cpus};
 use crate::BenchError;
-use crate::frames::{Direction, Family, Templates};
+use crate::family::Family;
+use crate::frames::{Direction, Templates};
 use crate::machine::{Machine, MachineState, hugepages};
 use crate::node::{UpfNode, settings};
 use crate::result::Latency;

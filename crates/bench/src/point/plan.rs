@@ -7,7 +7,8 @@ use kaido_engine::shared::{Order, QueueMode};
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::frames::{Direction, FRAME_BYTES_MAX, Family, SESSIONS_MAX};
+use crate::family::Family;
+use crate::frames::{Direction, FRAME_BYTES_MAX, SESSIONS_MAX};
 use crate::shape::Shape;
 
 /// Most workers of a point.

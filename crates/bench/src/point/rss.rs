@@ -3,7 +3,8 @@
 use kaido_wire::rss::{self, SpreadBy};
 
 use super::plan::{Flows, PointPlan, RssMode};
-use crate::frames::{Family, Template, Templates};
+use crate::family::Family;
+use crate::frames::{Template, Templates};
 use crate::permutation::Permutation;
 use crate::shape::Shape;
 

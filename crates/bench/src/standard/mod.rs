@@ -27,7 +27,7 @@ use self::model::{Model, Usage};
 use self::packets::{LeavingFrame, Packet, packet};
 use self::rules::{FARS, FarPlan, QERS, Rules, URRS, far_down, far_id, pdr_id, qer_id, rules, total, urr_id};
 use self::systems::{SentFrame, System, both_families};
-use crate::frames::teid;
+use crate::network::teid;
 
 const CASES: u32 = 3000;
 const SESSIONS: u32 = 1000;

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use kaido_wire::checksum;
 use proptest::prelude::*;
 
-use crate::frames::{Direction, Family, GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC};
+use crate::family::Family;
+use crate::frames::Direction;
+use crate::network::{GNB_MAC, N3_MAC, N6_MAC, ROUTER_MAC};
 
 const UDP: u8 = 17;
 const TCP: u8 = 6;

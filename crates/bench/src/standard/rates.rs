@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use kaido_n4::BitRate;
 
 use super::systems::System;
-use crate::frames::{Direction, Family, Template};
+use crate::family::Family;
+use crate::frames::{Direction, Template};
 use crate::node::settings;
 use crate::shape::Shape;
 

@@ -9,7 +9,9 @@ use kaido_n4::{
 use proptest::prelude::*;
 
 use super::packets::Tunnel;
-use crate::frames::{Direction, Family, teid};
+use crate::family::Family;
+use crate::frames::Direction;
+use crate::network::teid;
 use crate::session_rules::far;
 
 /// Rates in kbit/s: one that no test reaches, and one that admits a packet and no second for a second.

@@ -14,7 +14,8 @@ use kaido_upf::slow_path::SlowPathReason;
 use kaido_upf_xdp::{SharedOffload, Steering};
 use kaido_xdp::Action;
 
-use crate::frames::{Direction, Family};
+use crate::family::Family;
+use crate::frames::Direction;
 use crate::node::{settings, worker};
 use crate::platforms::offload::{OffloadNode, program, set_hops};
 use crate::shape::Shape;
