@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use netlink_packet_core::NLM_F_DUMP_INTR;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
@@ -12,9 +13,6 @@ use super::wire::{Message, Request, messages, u32_at};
 
 /// The kernel fills datagrams of a dump up to what the reader offers, 32 KiB at most.
 const BUFFER: usize = 65536;
-
-/// Set when a dump is not of one moment; see `Documentation/userspace-api/netlink/intro.rst`.
-const NLM_F_DUMP_INTR: u16 = 0x10;
 
 /// Dumps of one table before we give up on a steady one.
 const DUMP_TRIES: usize = 10;
@@ -129,6 +127,7 @@ impl Socket {
                 Err(error) => return Err(sys("recv(AF_NETLINK)")(error)),
             };
             for message in messages(&self.buffer[..len]).filter(|m| m.sequence == self.sequence) {
+                // Unset where all of a dump is of one moment; see `Documentation/userspace-api/netlink/intro.rst`.
                 steady &= message.flags & NLM_F_DUMP_INTR == 0;
                 match libc::c_int::from(message.kind) {
                     libc::NLMSG_ERROR | libc::NLMSG_DONE => {

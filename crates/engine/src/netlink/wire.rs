@@ -1,12 +1,11 @@
-//! Netlink messages in bytes: a header of 16 bytes, the family's own header, attributes; all of it in host
-//! byte order and aligned to four bytes (RFC 3549 section 2.3).
+//! Netlink messages in bytes: a header, the family's own header, attributes; all of it in host byte order and aligned to four bytes
+//! (RFC 3549 section 2.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const HEADER: usize = 16;
-
-/// Bits of an attribute's type that are flags (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
-const TYPE_MASK: u16 = 0x3fff;
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLA_HEADER_SIZE, NetlinkBuffer, NetlinkHeader, NlasIterator,
+};
 
 /// A message as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,27 +19,25 @@ pub(super) struct Message<'b> {
 /// The messages of a datagram, as far as they are whole.
 pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
-        let len = usize::try_from(u32_at(datagram, 0)?).ok()?;
-        let payload = datagram.get(HEADER..len)?;
-        let message = Message {
-            kind: u16_at(datagram, 4)?,
-            flags: u16_at(datagram, 6)?,
-            sequence: u32_at(datagram, 8)?,
-            payload,
-        };
-        datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some(message)
+        if datagram.is_empty() {
+            return None;
+        }
+        let message = NetlinkBuffer::new_checked(datagram).ok()?;
+        datagram = datagram.get((message.length() as usize).next_multiple_of(4)..).unwrap_or_default();
+        Some(Message {
+            kind: message.message_type(),
+            flags: message.flags(),
+            sequence: message.sequence_number(),
+            payload: message.payload(),
+        })
     })
 }
 
 /// The attributes in `bytes`, as far as they are whole.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16_at(bytes, 0)?);
-        let value = bytes.get(4..len)?;
-        let kind = u16_at(bytes, 2)? & TYPE_MASK;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
+pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    NlasIterator::new(bytes).map_while(Result::ok).map(|attribute| {
+        let (kind, end) = (attribute.kind(), NLA_HEADER_SIZE + attribute.value_length());
+        (kind, &attribute.into_inner()[NLA_HEADER_SIZE..end])
     })
 }
 
@@ -85,37 +82,41 @@ pub(super) fn family(address: IpAddr) -> u8 {
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub(super) struct Request(Vec<u8>);
+pub(super) struct Request {
+    header: NetlinkHeader,
+    payload: Vec<u8>,
+}
 
 impl Request {
     /// A request of `kind` with the family's `header`; `flags` beside `NLM_F_REQUEST`.
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // Flags of sixteen bits, as C ints.
     pub(super) fn new(kind: u16, flags: libc::c_int, header: &[u8]) -> Self {
-        let mut bytes = vec![0; 4];
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
-        bytes.extend_from_slice(&[0; 8]);
-        bytes.extend_from_slice(header);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        Self(bytes)
+        let mut payload = header.to_vec();
+        payload.resize(payload.len().next_multiple_of(4), 0);
+        let mut header = NetlinkHeader::default();
+        header.message_type = kind;
+        header.flags = (libc::NLM_F_REQUEST | flags) as u16;
+        Self { header, payload }
     }
 
     /// Adds an attribute.
     pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Self {
-        let len = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
-        self.0.extend_from_slice(&len.to_ne_bytes());
-        self.0.extend_from_slice(&kind.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        let attribute = DefaultNla::new(kind, value.to_vec());
+        let at = self.payload.len();
+        self.payload.resize(at + attribute.buffer_len(), 0);
+        attribute.emit(&mut self.payload[at..]);
         self
     }
 
     /// The message, numbered.
-    pub(super) fn into_bytes(mut self, sequence: u32) -> Vec<u8> {
-        let len = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        self.0[..4].copy_from_slice(&len.to_ne_bytes());
-        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
-        self.0
+    pub(super) fn into_bytes(self, sequence: u32) -> Vec<u8> {
+        let Self { mut header, payload } = self;
+        header.length = u32::try_from(header.buffer_len() + payload.len()).unwrap_or(u32::MAX);
+        header.sequence_number = sequence;
+        let mut bytes = vec![0; header.buffer_len()];
+        header.emit(&mut bytes);
+        bytes.extend_from_slice(&payload);
+        bytes
     }
 }
 
