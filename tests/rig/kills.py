@@ -75,6 +75,8 @@ def kill_often(binary: Path, net: Topology, folder: Path, run: Kills, say: Calla
     seconds = int(run.kills * KILL_S) + 5
     report = folder / "kills.json"
     arguments = [*ENDS.split(), "--ues", str(run.ues), "--churn", str(run.churn), "--faults", "--choose"]
+    # A node that is killed again and again beside other work may have no second to answer in.
+    arguments += ["--tries", "60"]
     arguments += ["--traffic", f"pps={run.pps},bytes=400,seconds={seconds},to=10.100.6.2:7"]
     with (folder / "sim.log").open("w") as log:
         command = [str(binary), "sim", *arguments, "--report", str(report)]

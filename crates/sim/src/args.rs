@@ -67,6 +67,9 @@ pub struct SimArgs {
     /// Requests without an answer at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     window: u16,
+    /// Times that a request is sent, one a second, before the UPF counts as gone
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
+    tries: u32,
     /// Make TUN devices for the first K UEs
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=256))]
     tuns: u32,
@@ -216,6 +219,7 @@ impl SimArgs {
                 .map(|total| VolumeThreshold { total: Some(total), ..VolumeThreshold::default() }),
             first_teid: self.first_teid,
             window: self.window.into(),
+            tries: self.tries,
             dialect: self.dialect,
         })
     }
@@ -319,6 +323,13 @@ mod tests {
         assert_eq!(plan.sessions.addressing.families(), (false, true));
         let (_, third) = plan.sessions.addressing.of(2);
         assert_eq!(third, Some(Ipv6Prefix::of("2001:db8:60:2::".parse().unwrap(), 64)));
+    }
+
+    #[test]
+    fn a_request_is_tried_as_often_as_asked() {
+        let tries = |more| plan(more).map(|plan| plan.sessions.tries);
+        assert_eq!((tries(""), tries("--tries 60")), (Ok(4), Ok(60)));
+        assert!(tries("--tries 0").is_err());
     }
 
     #[test]

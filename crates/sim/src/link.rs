@@ -6,15 +6,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_n4::{Establishment, Modification, Seid};
 use kaido_pfcp::{
-    DATAGRAM_MAX, Dialect, Instants, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit,
+    DATAGRAM_MAX, Instants, MsgType, Retransmission, Smf, SmfConfig, SmfError, SmfEvent, Transmit,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 
 use super::fault::SimFault;
+use super::plan::SessionPlan;
 
-/// A second and four tries: the UPF is near, and a person waits.
-pub(super) const RETRANSMISSION: Retransmission = Retransmission { t1: Duration::from_secs(1), n1: 3 };
+/// How long an answer is waited for: the UPF is near.
+const T1: Duration = Duration::from_secs(1);
 
 /// Room in the socket for the answers of a whole window, and for reports beside them.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -33,19 +34,17 @@ pub(super) struct Link {
     send_error: Option<io::Error>,
     /// Whether requests of the UPF's are not taken in.
     silent: bool,
+    /// How often a request is sent.
+    tries: u32,
 }
 
 /// Heartbeat, Association Update and Release, Node Report, Session Report: what a UPF asks a control plane (TS 29.244 7.3).
 const REQUESTS_OF_UPFS: [u8; 5] = [1, 7, 9, 12, 56];
 
 impl Link {
-    /// An SMF at `local` that speaks to `upf`, with at most `window` requests outstanding.
-    pub(super) fn open(
-        local: SocketAddr,
-        upf: SocketAddr,
-        window: usize,
-        dialect: Dialect,
-    ) -> Result<Self, SimFault> {
+    /// An SMF at `local` that speaks to `upf` as the plan says.
+    pub(super) fn open(local: SocketAddr, upf: SocketAddr, plan: &SessionPlan) -> Result<Self, SimFault> {
+        let SessionPlan { window, tries, dialect, .. } = *plan;
         let bind = |error| SimFault::bind("PFCP socket", local, error);
         let socket = UdpSocket::bind(local).map_err(bind)?;
         socket.set_nonblocking(true).map_err(bind)?;
@@ -62,13 +61,13 @@ impl Link {
             ipv4,
             ipv6,
             recovery: SystemTime::now(),
-            retransmission: RETRANSMISSION,
+            retransmission: Retransmission { t1: T1, n1: tries.saturating_sub(1) },
             // Association requests beside a full window of sessions.
             outstanding: window + 8,
             dialect,
         });
         let datagram = vec![0; DATAGRAM_MAX];
-        Ok(Self { smf, socket, upf, out: Vec::new(), datagram, send_error: None, silent: false })
+        Ok(Self { smf, socket, upf, out: Vec::new(), datagram, send_error: None, silent: false, tries })
     }
 
     /// The SMF, to read its counters.
@@ -84,6 +83,11 @@ impl Link {
     /// Loses requests of the UPF's from now on, or no more.
     pub(super) fn set_silent(&mut self, silent: bool) {
         self.silent = silent;
+    }
+
+    /// A request was sent as often as the plan says.
+    pub(super) fn no_answer(&self, upf: SocketAddr, request: MsgType) -> SimFault {
+        SimFault::no_answer(upf, request, self.tries, (T1 * self.tries).as_secs())
     }
 
     /// What happened, in order.

@@ -60,6 +60,8 @@ pub(super) struct SessionPlan {
     pub(super) first_teid: u32,
     /// Requests without an answer at once.
     pub(super) window: usize,
+    /// How often a request is sent before the UPF counts as gone.
+    pub(super) tries: u32,
     /// Whose SMF the sessions are written like.
     pub(super) dialect: Dialect,
 }

@@ -13,7 +13,7 @@ use kaido_n4::{
 use kaido_pfcp::{Dialect, MsgType, PduSession, SessionTemplate, SmfError, SmfEvent};
 
 use super::fault::SimFault;
-use super::link::{Link, RETRANSMISSION};
+use super::link::Link;
 use super::plan::{Addressing, PoolFamily, SessionPlan, gtpu_endpoint};
 use super::progress::Progress;
 use super::report::Usage;
@@ -80,7 +80,7 @@ pub(super) struct ControlPlane {
 impl ControlPlane {
     /// A control plane at `local` for the UPF at `upf`.
     pub(super) fn open(local: SocketAddr, upf: SocketAddr, plan: SessionPlan) -> Result<Self, SimFault> {
-        let link = Link::open(local, upf, plan.window, plan.dialect)?;
+        let link = Link::open(local, upf, &plan)?;
         let ues = (0..plan.ues).map(|n| plan.addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6)).collect();
         Ok(Self {
             link,
@@ -226,8 +226,7 @@ impl ControlPlane {
             }
             SmfEvent::NoAnswer { request, upf, .. } => {
                 self.gone(request);
-                let tries = RETRANSMISSION.n1 + 1;
-                return Err(SimFault::no_answer(upf, request, tries, (RETRANSMISSION.t1 * tries).as_secs()));
+                return Err(self.link.no_answer(upf, request));
             }
         }
         Ok(())
@@ -410,6 +409,7 @@ mod tests {
             threshold: None,
             first_teid: 100,
             window: 8,
+            tries: 4,
             dialect: Dialect::Plain,
         }
     }

@@ -38,7 +38,7 @@ use self::session::{Phase, Session};
 use self::tally::Tally;
 use super::fault::SimFault;
 use super::gnb::{self, Gnb};
-use super::link::{Link, RETRANSMISSION};
+use super::link::Link;
 use super::numbered::{self, Payload};
 use super::plan::ChurnPlan;
 use super::progress::Progress;
@@ -151,7 +151,7 @@ impl<'p> Churn<'p> {
         let of = &plan.plan.sessions;
         let ues = (0..of.ues).map(|n| of.addressing.of(n)).map(|(v4, v6)| Ue::new(v4, v6));
         Ok(Self {
-            link: Link::open(plan.plan.smf, plan.plan.upf_pfcp, of.window, of.dialect)?,
+            link: Link::open(plan.plan.smf, plan.plan.upf_pfcp, of)?,
             gnb: Gnb::open(of.gnb, of.qfi, of.first_teid)?,
             sessions: ues.map(Session::new).collect(),
             by_seid: HashMap::new(),
@@ -349,10 +349,7 @@ impl<'p> Churn<'p> {
                     .and_then(|&place| u32::try_from(place).ok());
                 return Err(SimFault::refused(upf, request, ue, cause, offending_ie, failed_rule));
             }
-            SmfEvent::NoAnswer { request, upf, .. } => {
-                let tries = RETRANSMISSION.n1 + 1;
-                return Err(SimFault::no_answer(upf, request, tries, (RETRANSMISSION.t1 * tries).as_secs()));
-            }
+            SmfEvent::NoAnswer { request, upf, .. } => return Err(self.link.no_answer(upf, request)),
         }
         Ok(())
     }

@@ -237,6 +237,7 @@ mod tests {
             threshold: None,
             first_teid: 1,
             window: 1,
+            tries: 4,
             dialect: kaido_pfcp::Dialect::Plain,
         }
     }
