@@ -208,6 +208,7 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
         node_id: None,
         datapath: DATAPATH,
         board,
+        mirror: ports.opened.mirror(),
         workers,
         metrics: Box::new(metrics),
         heartbeat: Heartbeat::new(),
