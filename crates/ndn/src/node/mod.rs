@@ -7,6 +7,7 @@ mod control;
 mod families;
 mod init;
 mod keys;
+mod listing;
 mod management;
 mod metrics;
 mod multicast;
@@ -28,6 +29,7 @@ use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
 use kaido_node::group;
 use kaido_node::init::FirstConfig;
+use kaido_node::listing::Listing;
 use kaido_node::port_trace::PortTraces;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -71,6 +73,10 @@ impl NetworkFunction for NdnFunction {
 
     fn first_config(&self) -> Option<FirstConfig> {
         Some(init::FIRST_CONFIG)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        Some(listing::FACES)
     }
 
     fn families(&self) -> &'static [Family] {
