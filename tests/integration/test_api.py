@@ -24,6 +24,7 @@ from openapi_spec_validator import validate
 from rig.authority import LEAF, Authority
 from rig.gre import Remover, Wire
 from rig.http import Control, ask, by_tcp
+from rig.ndn import Router
 from rig.net import Topology, run, wait_until
 from rig.node import Node
 
@@ -45,10 +46,27 @@ def serving(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Node]:
 def test_every_answer_is_as_the_document_says(serving: Node, attach: Attach) -> None:
     """A kept validator reads the document, and schemathesis asks by it."""
     attach("--ues 3 --tuns 0")
-    status, document = ask(serving.socket, "GET", "/v1/openapi.json")
+    ask_by_chance(serving)
+
+
+@pytest.mark.needs("root", "ip")
+def test_every_answer_of_a_router_is_as_the_document_says(
+    binary: Path, net: Topology, tmp_path: Path
+) -> None:
+    """The tables of NDN, too."""
+    router = Router(binary, net.upf, tmp_path, cached=1000)
+    router.start()
+    router.tell("strategy", "set", "/far", "asf")
+    ask_by_chance(router)
+    assert router.stop() == 0
+
+
+def ask_by_chance(node: Node) -> None:
+    """Ask a node all that its document has, and judge each answer by the document."""
+    status, document = ask(node.socket, "GET", "/v1/openapi.json")
     assert status == 200
     validate(document)
-    with by_tcp(serving.socket) as url:
+    with by_tcp(node.socket) as url:
         # Those without an end are asked below. A program by chance that took over would end this node.
         others = ["/v1/events", "/v1/capture"]
         command = [
@@ -59,10 +77,10 @@ def test_every_answer_is_as_the_document_says(serving: Node, attach: Attach) -> 
             *(part for path in others for part in ("--exclude-path", path)),
             *("--exclude-operation-id", "begin_upgrade"),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=serving.folder, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=node.folder, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout, done.stdout
-    assert serving.ask("status") is not None
+    assert node.ask("status") is not None
 
 
 @pytest.mark.needs("root", "ip", "ping")

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.http import ask
 from rig.net import wait_until
 
 
@@ -35,6 +37,11 @@ class Router:
         return self.folder / f"{self.name}.sock"
 
     @property
+    def control(self) -> Path:
+        """Its control socket."""
+        return self.folder / f"{self.name}-control.sock"
+
+    @property
     def log(self) -> Path:
         """Where its log goes."""
         return self.folder / f"{self.name}.log"
@@ -42,9 +49,8 @@ class Router:
     def start(self) -> Router:
         """Start it and wait until it answers."""
         config = self.folder / f"{self.name}.toml"
-        control = self.folder / f"{self.name}-control.sock"
         config.write_text(
-            f'function = "ndn"\n[node]\nworkers = {self.workers}\n[control]\nsocket = "{control}"\n'
+            f'function = "ndn"\n[node]\nworkers = {self.workers}\n[control]\nsocket = "{self.control}"\n'
             f'[ndn.listen]\nunix = "{self.unix}"\n{self.more}'
         )
         with self.log.open("w") as log:
@@ -63,6 +69,11 @@ class Router:
     def json(self, *words: str) -> Any:
         """What a listing says."""
         return json.loads(self.ndn("--json", *words).stdout)
+
+    def at_socket(self, *words: str) -> str:
+        """What `kaido ndn` prints that asks at the control socket."""
+        command = [str(self.binary), "ndn", *words, "--socket", str(self.control)]
+        return subprocess.run(command, check=True, timeout=60, text=True, capture_output=True).stdout
 
     def background(self, *words: str) -> subprocess.Popen[str]:
         """An application that goes on; returns when it has said its first line."""
@@ -289,6 +300,107 @@ def test_it_is_commanded(router: Router) -> None:
         refused = router.ndn(*words, check=False)
         assert refused.returncode != 0
         assert reason in " ".join(refused.stderr.split()), refused.stderr
+
+
+def test_tables_are_listed(binary: Path, tmp_path: Path) -> None:
+    """FIB, PIT, Content Store, faces and strategies by the API: by pages, by prefix, by face."""
+    router = Router(binary, tmp_path, workers=2).start()
+
+    def get(what: str, **parameters: object) -> Any:
+        query = urllib.parse.urlencode(parameters)
+        status, document = ask(router.control, "GET", f"/v1/ndn/{what}?{query}")
+        assert status == 200, document
+        return document
+
+    def pages(what: str, rows: str, **parameters: object) -> list[Any]:
+        """All rows of a list, some a page."""
+        found: list[Any] = []
+        place: dict[str, object] = {}
+        while True:
+            page = get(what, **parameters, **place)
+            assert len(page[rows]) <= int(str(parameters["limit"]))
+            found += page[rows]
+            if page["next"] is None:
+                return found
+            place = {"from": page["next"]}
+
+    content = os.urandom(1_000_000)
+    (tmp_path / "content").write_bytes(content)
+    router.background("put", "/site/content", str(tmp_path / "content"), "--fresh", "3600")
+    router.ndn("cat", "/site/content", "-o", str(tmp_path / "fetched"))
+    # Somebody who does not answer.
+    silent = socket.create_server(("127.0.0.1", 0))
+    remote = f"tcp4://127.0.0.1:{silent.getsockname()[1]}"
+    router.ndn("route", "add", "/silent", remote, "--cost", "7")
+    (face,) = get("faces", remote=remote)["faces"]
+    assert (face["scope"], face["state"], face["persistency"]) == ("local", "up", "persistent")
+    (entry,) = get("fib", prefix="/silent")["entries"]
+    assert entry == {"prefix": "/silent", "next_hops": [{"face": face["face"], "cost": 7}]}
+    assert get("fib", face=face["face"])["entries"] == [entry]
+    whole = pages("fib", "entries", limit=2)
+    assert [entry["prefix"] for entry in get("fib")["entries"]] == [entry["prefix"] for entry in whole]
+    assert get("fib")["total"] == len(whole) >= 4
+
+    asks = [str(binary), "ndn", "--router", f"unix://{router.unix}", "peek"]
+    waiting = [
+        subprocess.Popen(
+            [*asks, f"/silent/{number}", "--lifetime", "30", "--fresh"],
+            stderr=subprocess.DEVNULL,
+        )
+        for number in range(5)
+    ]
+    try:
+        wait_until(lambda: len(pages("pit", "entries", prefix="/silent", limit=2)) == 5, "Interests wait")
+        pending = pages("pit", "entries", prefix="/silent", limit=2)
+        assert {one["name"] for one in pending} == {f"/silent/{number}" for number in range(5)}
+        for one in pending:
+            (asked,) = one["upstreams"]
+            (waits,) = one["downstreams"]
+            assert asked["face"] == face["face"]
+            assert (asked["nack"], one["nonces"], asked["nonce"]) == (None, 1, waits["nonce"])
+            assert (one["must_be_fresh"], one["can_be_prefix"], one["parked"]) == (True, False, False)
+            assert 0 <= asked["sent_ms"] == one["age_ms"] < 30_000
+            assert 0 < one["expires_ms"] == waits["expires_ms"] <= 30_000
+        assert get("pit", prefix="/silent/3/deeper")["entries"] == []
+        assert sum(worker["pit"]["entries"] for worker in get("tables")["workers"]) >= 5
+        shown = router.at_socket("pit", "--prefix", "/silent")
+        assert [line.split()[0] for line in shown.splitlines()[:1]] == ["name"]
+        assert "/silent/4" in shown
+    finally:
+        for process in waiting:
+            process.terminate()
+            process.wait(timeout=20)
+
+    kept = pages("cs", "entries", prefix="/site", limit=100)
+    # The first segment was found by its prefix, too, maybe with another worker.
+    found = [(one["worker"], one["name"]) for one in kept]
+    assert len(set(found)) == len(found) > 120
+    assert all(name.startswith("/site/content") for _, name in found)
+    assert {one["worker"] for one in kept} == {0, 1}
+    segments = [one for one in kept if "/seg=" in one["name"]]
+    assert all(0 < one["fresh_ms"] <= 3_600_000 and one["bytes"] > 0 for one in segments)
+    tables = get("tables")
+    assert sum(worker["cs"]["entries"] for worker in tables["workers"]) >= len(kept)
+    assert all(worker["dead_nonces"]["nonces_max"] > 1000 for worker in tables["workers"])
+    wait_until(
+        lambda: get("tables")["faces"] == get("faces")["total"] == len(pages("faces", "faces", limit=2)),
+        "the faces of those who have gone are gone",
+    )
+
+    router.ndn("strategy", "set", "/far", "asf")
+    assert [one["prefix"] for one in pages("strategies", "strategies", limit=1)] == ["/", "/far"]
+    (chosen,) = get("strategies", prefix="/far")["strategies"]
+    assert chosen["strategy"].startswith("/localhost/nfd/strategy/asf/v=")
+    for wrong in ("fib?prefix=far", "pit?limit=0", "cs?from=x", "faces?from=-1", "fib?limit=1001"):
+        status, problem = ask(router.control, "GET", f"/v1/ndn/{wrong}")
+        assert (status, problem["status"]) == (400, 400), wrong
+
+    listed = json.loads(router.at_socket("cs", "list", "--prefix", "/site", "--limit", "9", "--json"))
+    assert (len(listed["entries"]), listed["next"] is None) == (9, False)
+    assert "there may be more: --from" in router.at_socket("cs", "list", "--limit", "1")
+    assert f"{face['face']} (cost 7)" in router.at_socket("fib", "--face", str(face["face"]))
+    assert "dead nonces" in router.at_socket("tables")
+    assert set(router.stop()) == {0}, router.log.read_text()
 
 
 def test_neighbours_forward(binary: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyte
 import pytest
 from conftest import Attach
+from rig.ndn import Router
 from rig.net import Namespace, Topology, run, wait_until
 from rig.node import Node
 
@@ -128,6 +129,36 @@ def test_top_shows_a_node_live(binary: Path, net: Topology, tmp_path: Path, atta
     top.shows("cannot reach a node")
     top.press("q")
     assert top.process.wait(timeout=20) == 0
+
+
+@pytest.mark.needs("root", "ip")
+def test_top_lists_the_faces_of_a_router(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """With their traffic, one of them with the prefixes that lead there."""
+    router = Router(binary, net.upf, tmp_path)
+    router.start()
+    neighbour = "udp4://10.100.6.2:6363"
+    silent = net.dn.socket("10.100.6.2", 6363)
+    command = (str(binary), "ndn", "--router", router.transport("unix"))
+    net.upf.run(*command, "route", "add", "/far", neighbour, "--cost", "7")
+    top = Screen(net.upf, str(binary), "top", "--socket", str(router.socket), "--interval", "0.2")
+    top.shows("3 faces")
+    top.press("3")
+    top.shows(neighbour)
+    top.shows("received ▼")
+    top.press("/10.100.6.2\r")
+    top.shows("1 of 1 faces")
+    asks = net.upf.start(*command, "ping", "/far", "--count", "0", "--interval", "0.01", "--lifetime", "0.1")
+    top.shows("kbit/s")
+    top.press("\r")
+    top.shows("persistency       persistent")
+    top.shows("/far    7")
+    top.press("\x1b")
+    top.shows("1 of 1 faces")
+    asks.terminate()
+    top.press("q")
+    assert top.process.wait(timeout=20) == 0
+    silent.close()
+    assert router.stop() == 0
 
 
 @pytest.mark.needs("root", "ip", "ethtool", "ping")

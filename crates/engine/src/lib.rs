@@ -56,7 +56,7 @@ pub use polling::{PollState, PollTotals, WorkerSettings};
 pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
 pub use prefix_routes::PrefixRoute;
-pub use routes::{NeighbourRequest, NextHop, NextHops, Resolution, Route, Routes};
+pub use routes::{ListedRoute, NeighbourRequest, NextHop, NextHops, Resolution, Route, RouteTable, Routes};
 pub use sampling::{PacketSample, PacketSampler, PacketSamples};
 pub use timing::{HistogramTotals, STAGES_MAX};
 pub use trace_recorder::{Disposition, head_of};

@@ -36,7 +36,7 @@ pub(crate) fn effective(routes: &[(IpAddr, u8, Route)], is_ipv4: bool) -> Vec<((
 }
 
 /// A prefix without the bits that do not count.
-fn masked(prefix: IpAddr, len: u8) -> IpAddr {
+pub(crate) fn masked(prefix: IpAddr, len: u8) -> IpAddr {
     match prefix {
         IpAddr::V4(addr) => {
             let host_bits = u32::MAX.checked_shr(len.into()).unwrap_or(0);

@@ -15,7 +15,7 @@ use kaido_table::{NO_PREFIX, PrefixTable};
 
 use crate::notifier::Notifier;
 use crate::port::PortId;
-use crate::prefix_routes::{PrefixRoute, effective};
+use crate::prefix_routes::{PrefixRoute, effective, masked};
 
 /// Cached neighbours of a worker; more of them than this at once go to the shared tables.
 const CACHE_SLOTS: usize = 1024;
@@ -156,6 +156,12 @@ impl Routes {
         self.lock().neighbours.iter().map(|(neighbour, mac)| (*neighbour, *mac)).collect()
     }
 
+    /// The routes as they are now, to be listed: who looks at them keeps no worker waiting.
+    pub fn table(&self) -> RouteTable {
+        let tables = self.lock();
+        RouteTable { prefixes: tables.prefixes.clone(), elsewhere: tables.elsewhere }
+    }
+
     /// A worker's view.
     pub fn next_hops(self: &Arc<Self>) -> NextHops {
         NextHops {
@@ -207,9 +213,12 @@ impl Prefixes {
         let mut built = Self::default();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         let mut routes: Vec<_> = routes.into_iter().collect();
-        // The last of equal prefixes counts: that of the lowest metric, and of those the first given.
+        // In the order in which they are listed. The last of equal prefixes counts: that of the lowest metric, and of those the
+        // first given.
         routes.reverse();
-        routes.sort_by_key(|(.., route)| std::cmp::Reverse(route.metric));
+        routes.sort_by_cached_key(|&(prefix, len, route)| {
+            (masked(prefix, len), len, std::cmp::Reverse(route.metric))
+        });
         for ((prefix, len, route), number) in routes.into_iter().zip(0..) {
             built.routes.push((prefix, len, route));
             match prefix {
@@ -219,6 +228,40 @@ impl Prefixes {
         }
         (built.v4, built.v6) = (PrefixTable::build(v4), PrefixTable::build(v6));
         built
+    }
+}
+
+/// A route with its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedRoute {
+    /// The prefix.
+    pub prefix: IpAddr,
+    /// Its bits.
+    pub prefix_len: u8,
+    /// Where packets go; the port is the one by which the kernel routes where the route has none, and there is such a port.
+    pub route: Route,
+    /// Whether it is the one that counts of those to its prefix.
+    pub is_used: bool,
+}
+
+/// Routes as they were at one time.
+#[derive(Debug)]
+pub struct RouteTable {
+    prefixes: Arc<Prefixes>,
+    elsewhere: Option<PortId>,
+}
+
+impl RouteTable {
+    /// All of them, in the order of prefixes.
+    pub fn iter(&self) -> impl Iterator<Item = ListedRoute> {
+        let routes = &self.prefixes.routes;
+        let key = |&(prefix, len, _): &(IpAddr, u8, Route)| (masked(prefix, len), len);
+        routes.iter().enumerate().map(move |(at, listed)| {
+            let (prefix, prefix_len) = key(listed);
+            let route = Route { port: listed.2.port.or(self.elsewhere), ..listed.2 };
+            let is_used = routes.get(at + 1).is_none_or(|next| key(next) != (prefix, prefix_len));
+            ListedRoute { prefix, prefix_len, route, is_used }
+        })
     }
 }
 

@@ -11,6 +11,8 @@ use kaido_table::{RegionError, Slots, prefetch};
 use crate::NodeInstant;
 
 const RING: usize = 14;
+/// Nonces that there is room for in a line, in the mean: few lines come to more than fourteen then.
+const MEAN: u32 = 10;
 /// Ages are told apart by four bits; what is this old or older is dead no more.
 const AGE_MAX: u64 = 3;
 /// Time of an age, in nanoseconds. A nonce is kept for two whole ones at least and three at most.
@@ -42,11 +44,15 @@ impl DeadNonces {
     /// # Errors
     /// [`RegionError`] when the memory is not to be had.
     pub fn new(nonces: u32) -> Result<Self, RegionError> {
-        // Ten a line in the mean: few lines come to more than fourteen then.
-        let count = (nonces / 10).max(1);
+        let count = (nonces / MEAN).max(1);
         let mut lines = Slots::new(count)?;
         while lines.push(Line { ages: 0, prints: [0; RING] }).is_some() {}
         Ok(Self { lines, early: 0 })
+    }
+
+    /// Nonces that it was made for.
+    pub fn nonces_max(&self) -> u32 {
+        self.lines.len_max().saturating_mul(MEAN)
     }
 
     /// Nonces that gave way to newer ones in less than their time.

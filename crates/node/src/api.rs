@@ -1,5 +1,6 @@
 //! What may be asked of a running node, over HTTP, and the answers.
 
+mod ip;
 mod problem;
 mod question;
 mod trace;
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::ip::{IpRoute, IpRoutes, ListNeighbours, ListRoutes, Neighbour, Neighbours};
 pub use self::problem::Problem;
 pub use self::question::{Asked, Method, Question, Reply, Role, Route};
 pub(crate) use self::trace::whole_frame;
@@ -24,6 +26,8 @@ pub const ROUTES: &[Route] = &[
     Route::of::<ListPorts>(),
     Route::of::<ListWorkers>(),
     Route::of::<ListDrops>(),
+    Route::of::<ListRoutes>(),
+    Route::of::<ListNeighbours>(),
     Route::of::<BeginTrace>(),
     Route::of::<ReadTrace>(),
     Route::of::<EndTrace>(),

@@ -44,6 +44,24 @@ enum NodeCommand {
         #[command(flatten)]
         watch: Watch,
     },
+    /// List the kernel's routes, as a running node mirrors them: by which port and gateway packets leave.
+    Routes {
+        #[command(flatten)]
+        at: ControlTarget,
+        #[command(flatten)]
+        of: show::RoutesArgs,
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// List the kernel's neighbours behind the ports of a running node, as it mirrors them.
+    Neighbours {
+        #[command(flatten)]
+        at: ControlTarget,
+        #[command(flatten)]
+        of: show::NeighboursArgs,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Show what a function of a running node has done, beyond its status.
     Show {
         /// Its name, as the configuration has it.
@@ -135,6 +153,10 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             }
             NodeCommand::Status { at, watch } => watch.run(|| show::status(&at.socket, at.json, functions)),
             NodeCommand::Drops { at, watch } => watch.run(|| show::drops(&at.socket, at.json)),
+            NodeCommand::Routes { at, of, watch } => watch.run(|| show::routes(&at.socket, at.json, &of)),
+            NodeCommand::Neighbours { at, of, watch } => {
+                watch.run(|| show::neighbours(&at.socket, at.json, &of))
+            }
             NodeCommand::Show { function, at, watch } => {
                 watch.run(|| show_function(&function, &at, functions))
             }

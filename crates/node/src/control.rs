@@ -14,13 +14,15 @@ use super::board::PortBoard;
 use super::function::Running;
 use super::http::Pending;
 use super::questions::{PATIENCE, QuestionSender};
+use super::route_mirror::{Page, RouteMirror, state_of};
 use super::upgrade::Leaving;
 use super::view::{Answer, FunctionStatus};
 use super::{log, shown, workers};
 use crate::api::{
-    self, Asked, BeginTrace, BeginUpgrade, Drops, EndTrace, GetLog, GetNode, GetUpgrade, LastReload,
-    ListDrops, ListPorts, ListWorkers, LogLevel, Ports, Problem, ReadTrace, Reload, Reloaded, ReloadedField,
-    Reply, SetLog, TraceBegun, TraceOf, TraceRead, Workers,
+    self, Asked, BeginTrace, BeginUpgrade, Drops, EndTrace, GetLog, GetNode, GetUpgrade, IpRoutes,
+    LastReload, ListDrops, ListNeighbours, ListPorts, ListRoutes, ListWorkers, LogLevel, Neighbours, Ports,
+    Problem, ReadTrace, Reload, Reloaded, ReloadedField, Reply, SetLog, TraceBegun, TraceOf, TraceRead,
+    Workers,
 };
 use crate::config::is_log_filter;
 use crate::reload::Reloader;
@@ -33,6 +35,7 @@ pub(crate) struct FunctionPeer {
     /// Its name in the file.
     pub name: &'static str,
     pub board: PortBoard,
+    pub mirror: RouteMirror,
     pub workers: Vec<Arc<WorkerCounters>>,
     pub questions: QuestionSender,
 }
@@ -40,7 +43,8 @@ pub(crate) struct FunctionPeer {
 impl FunctionPeer {
     /// A function that runs.
     pub(crate) fn new(name: &'static str, running: &Running, questions: QuestionSender) -> Self {
-        Self { name, board: running.board.clone(), workers: running.workers.clone(), questions }
+        let Running { board, mirror, workers, .. } = running;
+        Self { name, board: board.clone(), mirror: mirror.clone(), workers: workers.clone(), questions }
     }
 
     /// What it says of itself.
@@ -177,6 +181,8 @@ impl NodeView<'_, '_> {
             .or_else(|| asked.on(|ListPorts {}| Ok(Ports { ports: self.status()?.ports })))
             .or_else(|| asked.on(|ListWorkers {}| Ok(Workers { workers: self.workers() })))
             .or_else(|| asked.on(|ListDrops {}| self.drops()))
+            .or_else(|| asked.on(|question: ListRoutes| Ok(self.routes(&question))))
+            .or_else(|| asked.on(|question: ListNeighbours| self.neighbours(&question)))
             .or_else(|| asked.on(|question: BeginTrace| self.begin_trace(&question)))
             .or_else(|| asked.on(|ReadTrace { id }| self.read_trace(id)))
             .or_else(|| asked.on(|EndTrace { id }| self.end_trace(id)))
@@ -212,6 +218,23 @@ impl NodeView<'_, '_> {
     fn workers(&self) -> Vec<api::Worker> {
         let of = |function: &FunctionPeer| workers::workers(&function.workers, &function.board.list());
         self.functions.iter().flat_map(of).collect()
+    }
+
+    fn routes(&self, asked: &ListRoutes) -> IpRoutes {
+        let mut page = Page::new(asked.skip, asked.limit);
+        for FunctionPeer { name, board, mirror, .. } in self.functions {
+            mirror.list_routes((name, board), asked, &mut page);
+        }
+        IpRoutes { total: page.total, routes: page.rows }
+    }
+
+    fn neighbours(&self, asked: &ListNeighbours) -> Result<Neighbours, Problem> {
+        let in_state = asked.state.as_deref().map(state_of).transpose()?;
+        let mut page = Page::new(asked.skip, asked.limit);
+        for FunctionPeer { name, board, mirror, .. } in self.functions {
+            mirror.list_neighbours((name, board), (asked, in_state), &mut page);
+        }
+        Ok(Neighbours { total: page.total, neighbours: page.rows })
     }
 
     fn drops(&self) -> Result<Drops, Problem> {

@@ -26,6 +26,7 @@ use super::board::{Heartbeat, PortBoard};
 use super::metrics::source::MetricsSource;
 use super::ports::{OpenPorts, Queue};
 use super::questions::QuestionQueue;
+use super::route_mirror::RouteMirror;
 use super::takeover::Takeover;
 use super::upgrade::{Before, HandOver, Stage};
 use super::worker_set::WorkerSet;
@@ -198,6 +199,8 @@ pub struct Running {
     pub datapath: &'static str,
     /// Its ports.
     pub board: PortBoard,
+    /// What it mirrors of the kernel's routes and neighbours.
+    pub mirror: RouteMirror,
     /// What its workers count.
     pub workers: Vec<Arc<WorkerCounters>>,
     /// What it offers to be scraped.

@@ -39,6 +39,7 @@ pub mod ports;
 mod questions;
 mod queues;
 mod reload;
+pub mod route_mirror;
 mod run;
 mod sandbox;
 pub mod show;

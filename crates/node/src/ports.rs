@@ -16,6 +16,7 @@ use super::board::PortBoard;
 use super::interfaces::PortParts;
 pub use super::interfaces::{Interfaces, receive_queues, routable};
 use super::link_monitor::{LinkHook, LinkMonitor, MonitoredPorts};
+use super::route_mirror::RouteMirror;
 use super::trunk::{Queues, share, trunks};
 use crate::config::{Driver, PortConfig, Spanned};
 pub use crate::lock::lock;
@@ -271,6 +272,11 @@ impl<P: Program + 'static> OpenPorts<P> {
     /// Routes and neighbours.
     pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
+    }
+
+    /// Routes and neighbours as they are listed.
+    pub fn mirror(&self) -> RouteMirror {
+        RouteMirror::new(self.routes.clone(), self.watcher.neighbours().clone())
     }
 
     /// Ports as they are shown, now and later.

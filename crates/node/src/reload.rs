@@ -227,13 +227,15 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread::Scope;
 
-    use kaido_engine::PortTotals;
+    use kaido_engine::netlink::NeighbourTable;
+    use kaido_engine::{PortTotals, Routes};
 
     use super::*;
     use crate::board::PortBoard;
     use crate::config::{Base, FilePart, Findings, ReloadRule, schema_of};
     use crate::function::FunctionContext;
     use crate::questions::{QuestionQueue, questions};
+    use crate::route_mirror::RouteMirror;
     use crate::view::{FunctionStatus, FunctionView, PreparedReload, Traces};
 
     /// A function with a field that can change and one that cannot.
@@ -364,7 +366,8 @@ mod tests {
             for lamp in LAMPS {
                 let (questions, queue) = questions().unwrap();
                 let board = PortBoard::default();
-                peers.push(FunctionPeer { name: lamp.name(), board, workers: Vec::new(), questions });
+                let mirror = RouteMirror::new(Routes::new().0, NeighbourTable::default());
+                peers.push(FunctionPeer { name: lamp.name(), board, mirror, workers: Vec::new(), questions });
                 loops.push((queue, LampView::default()));
             }
             Self { folder, file, reloader, peers, loops }

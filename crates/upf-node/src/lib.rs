@@ -407,6 +407,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         node_id: Some(node_id),
         datapath: datapath.name(),
         board: board.clone(),
+        mirror: ports.opened.mirror(),
         workers,
         metrics: Box::new(metrics),
         heartbeat: Heartbeat::new(),

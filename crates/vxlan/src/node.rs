@@ -212,6 +212,7 @@ impl ConfiguredFunction for VxlanConfig {
             node_id: None,
             datapath: DATAPATH,
             board,
+            mirror: ports.mirror(),
             workers: worker_set.counters(),
             metrics: Box::new(segments.clone()),
             heartbeat: Heartbeat::new(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::address::{InterfaceAddress, dump_addresses, dump_links, read_link};
+use super::neighbour::NeighbourState;
 use super::socket::Socket;
 use super::watcher::{AddressHook, PortIndexes};
 use super::wire::Message;
@@ -16,25 +17,55 @@ use crate::routes::{NeighbourRequest, Route, Routes};
 /// Stale neighbours asked for at a time; the rest have their turn a second later.
 const REFRESH_BATCH: usize = 64;
 
-/// A neighbour that the kernel knows.
+/// A neighbour in the kernel's table.
 #[derive(Clone, Copy, Debug)]
 struct KernelNeighbour {
     ifindex: u32,
+    mac: Option<[u8; 6]>,
+    state: NeighbourState,
     /// Since when it is stale, or when we last asked for it.
     stale_since: Option<Instant>,
 }
 
-/// Neighbours that need no asking, shared between the threads of the watcher.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Neighbours(Arc<Mutex<HashMap<NeighbourRequest, KernelNeighbour>>>);
+/// A neighbour behind one of our ports, as the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Port it is behind.
+    pub port: PortId,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its Ethernet address, where it may be used.
+    pub mac: Option<[u8; 6]>,
+    /// What the kernel knows of it.
+    pub state: NeighbourState,
+}
 
-impl Neighbours {
+/// The kernel's neighbours behind our ports. The threads of the watcher share it with who lists them; workers have
+/// [`Routes`], and never wait for this one.
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourTable(Arc<Mutex<HashMap<NeighbourRequest, KernelNeighbour>>>);
+
+impl NeighbourTable {
+    /// All of them, in the order of ports and addresses.
+    pub fn list(&self) -> Vec<Neighbour> {
+        let entry = |(of, known): (&NeighbourRequest, &KernelNeighbour)| Neighbour {
+            port: of.port,
+            address: of.address,
+            mac: known.mac,
+            state: known.state,
+        };
+        let mut all: Vec<_> = self.lock().iter().map(entry).collect();
+        all.sort_unstable_by_key(|neighbour| (neighbour.port, neighbour.address));
+        all
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<NeighbourRequest, KernelNeighbour>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it needs no asking.
     pub(super) fn is_known(&self, wanted: &NeighbourRequest) -> bool {
-        self.lock().contains_key(wanted)
+        self.lock().get(wanted).is_some_and(|known| known.mac.is_some())
     }
 }
 
@@ -51,7 +82,7 @@ pub(super) struct Mirror {
     routes: Arc<Routes>,
     ports: PortIndexes,
     up: HashMap<u32, bool>,
-    pub(super) neighbours: Neighbours,
+    pub(super) neighbours: NeighbourTable,
     listed: Vec<(IpAddr, u8, Route)>,
     addresses: Option<Vec<InterfaceAddress>>,
     on_addresses: Option<AddressHook>,
@@ -64,7 +95,7 @@ impl Mirror {
             routes,
             ports,
             up: HashMap::new(),
-            neighbours: Neighbours::default(),
+            neighbours: NeighbourTable::default(),
             listed: Vec::new(),
             addresses: None,
             on_addresses,
@@ -161,7 +192,7 @@ impl Mirror {
         let mut gone: HashSet<NeighbourRequest> = self.neighbours.lock().keys().copied().collect();
         for entry in neighbour::dump(socket)? {
             self.set_neighbour(&entry);
-            if let Some(port) = self.port(entry.ifindex).filter(|_| entry.mac.is_some()) {
+            if let Some(port) = self.port(entry.ifindex).filter(|_| entry.state.is_some()) {
                 gone.remove(&NeighbourRequest { port, address: entry.address });
             }
         }
@@ -176,10 +207,11 @@ impl Mirror {
         let Some(port) = self.port(entry.ifindex) else { return };
         let neighbour = NeighbourRequest { port, address: entry.address };
         let mut known = self.neighbours.lock();
-        match entry.mac {
-            Some(_) => {
-                let stale_since = entry.is_stale.then(Instant::now);
-                known.insert(neighbour, KernelNeighbour { ifindex: entry.ifindex, stale_since });
+        match entry.state {
+            Some(state) => {
+                let &neighbour::Entry { ifindex, mac, .. } = entry;
+                let stale_since = (mac.is_some() && state == NeighbourState::Stale).then(Instant::now);
+                known.insert(neighbour, KernelNeighbour { ifindex, mac, state, stale_since });
             }
             None => {
                 known.remove(&neighbour);

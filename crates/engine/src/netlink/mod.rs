@@ -23,6 +23,8 @@ pub use address::{
     set_up,
 };
 pub use links::LinkEvents;
+pub use mirror::{Neighbour, NeighbourTable};
+pub use neighbour::NeighbourState;
 pub use watcher::{AddressHook, RouteWatcher, WatchSettings};
 
 use std::io;

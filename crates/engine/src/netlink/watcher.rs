@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::address::InterfaceAddress;
-use super::mirror::{Mirror, Neighbours};
+use super::mirror::{Mirror, NeighbourTable};
 use super::socket::{Read, Socket};
 use super::{NetlinkError, neighbour};
 use crate::port::PortId;
@@ -67,6 +67,7 @@ impl Default for WatchSettings {
 pub struct RouteWatcher {
     stop: Arc<Stop>,
     ports: PortIndexes,
+    neighbours: NeighbourTable,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -120,16 +121,17 @@ impl RouteWatcher {
         let mut requests = Socket::open()?;
         let mut mirror = Mirror::new(routes, ports.clone(), settings.on_addresses);
         mirror.settle(&mut requests)?;
+        let neighbours = mirror.neighbours.clone();
         let asker = NeighbourQuery {
             socket: Socket::open()?,
             ports: ports.clone(),
-            neighbours: mirror.neighbours.clone(),
+            neighbours: neighbours.clone(),
             every: settings.ask_every,
             asked: HashMap::new(),
         };
         let listener =
             Listener { events, requests, mirror, refresh_after: settings.refresh_after, settled: None };
-        let mut watcher = Self { stop: stop.clone(), ports, threads: Vec::with_capacity(2) };
+        let mut watcher = Self { stop: stop.clone(), ports, neighbours, threads: Vec::with_capacity(2) };
         let stopped = stop.clone();
         watcher.spawn("kaido-routes", move || listener.run(&stopped))?;
         watcher.spawn("kaido-ask", move || asker.run(&wanted, &stop))?;
@@ -144,6 +146,11 @@ impl RouteWatcher {
         drop(ports);
         self.stop.resync.store(true, Ordering::Release);
         self.stop.wake();
+    }
+
+    /// The kernel's neighbours behind the ports.
+    pub fn neighbours(&self) -> &NeighbourTable {
+        &self.neighbours
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), NetlinkError> {
@@ -241,7 +248,7 @@ impl Listener {
 struct NeighbourQuery {
     socket: Socket,
     ports: PortIndexes,
-    neighbours: Neighbours,
+    neighbours: NeighbourTable,
     every: Duration,
     /// When each was last asked for.
     asked: HashMap<NeighbourRequest, Instant>,

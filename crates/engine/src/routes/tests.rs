@@ -151,3 +151,30 @@ fn a_scan_of_a_subnet_does_not_grow_the_queue() {
     }
     assert_eq!(asked.try_iter().count(), WANTED_MAX);
 }
+
+#[test]
+fn routes_are_listed_by_prefix_and_of_equal_ones_one_is_used() {
+    let (routes, _asked) = Routes::new();
+    routes.set_elsewhere(PortId(9));
+    let nowhere = Route { port: None, gateway: None, metric: 7 };
+    routes.set_routes([
+        (ip("2001:db8::"), 32, route(1, None, 0)),
+        (ip("10.1.2.3"), 16, route(0, Some("10.0.0.1"), 5)),
+        (ip("10.1.0.0"), 16, route(1, Some("10.0.0.2"), 3)),
+        (ip("10.0.0.0"), 8, route(0, None, 0)),
+        (ip("10.1.0.0"), 24, nowhere),
+    ]);
+    let listed: Vec<_> = routes
+        .table()
+        .iter()
+        .map(|of| (format!("{}/{}", of.prefix, of.prefix_len), of.route.port.unwrap().0, of.is_used))
+        .collect();
+    let expected = [
+        ("10.0.0.0/8", 0, true),
+        ("10.1.0.0/16", 0, false),
+        ("10.1.0.0/16", 1, true),
+        ("10.1.0.0/24", 9, true),
+        ("2001:db8::/32", 1, true),
+    ];
+    assert_eq!(listed, expected.map(|(prefix, port, is_used)| (prefix.to_owned(), port, is_used)));
+}

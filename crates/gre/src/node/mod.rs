@@ -118,6 +118,7 @@ fn run(config: &GreConfig, mut context: FunctionContext) -> miette::Result<()> {
         node_id: None,
         datapath: datapath.chosen,
         board,
+        mirror: ports.opened.mirror(),
         workers,
         metrics: Box::new(GreMetrics::new(rules.clone())),
         heartbeat: Heartbeat::new(),

@@ -24,6 +24,7 @@ mod settings;
 mod slot;
 mod timers;
 mod token;
+mod walk;
 
 use kaido_table::{HashIndex, RegionError, Slots, Wheel};
 

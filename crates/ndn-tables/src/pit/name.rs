@@ -59,6 +59,11 @@ impl Pit {
 pub(super) struct Pieces<I>(I);
 
 impl<'p, I: Iterator<Item = &'p [u8]>> Pieces<I> {
+    /// Hands each piece over.
+    pub(super) fn each(self, each: impl FnMut(&'p [u8])) {
+        self.0.for_each(each);
+    }
+
     pub(super) fn eq_octets(self, octets: &[u8]) -> bool {
         let mut rest = octets;
         for piece in self.0 {

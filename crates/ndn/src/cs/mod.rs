@@ -14,6 +14,7 @@ mod erase;
 mod find;
 mod payloads;
 mod spill;
+mod walk;
 
 use kaido_ndn_tables::{DEPTH_MAX, NodeInstant, Prefixes};
 use kaido_table::{HashIndex, RegionError, Slots, prefetch};
@@ -24,6 +25,7 @@ pub use entry::{Admit, CsCounters, CsEntryRef, CsSettings, LEVELS, NewData};
 use entry::{BELOW, Entry};
 pub use erase::{CsErasure, Erasure};
 use payloads::{BLOCK, Payloads, blocks_of};
+pub use walk::CachedPacket;
 
 /// Entries that are looked at for one to evict, at most; then it is the next, whether it was asked for or not.
 const SWEEP_MAX: u32 = 64;
@@ -375,6 +377,27 @@ mod tests {
         }
         let counters = rig.cs.counters();
         assert_eq!((counters.hits, counters.misses, counters.inserted), (3, 5, 1));
+    }
+
+    #[test]
+    fn packets_are_met_by_number_as_long_as_they_are_there() {
+        let mut rig = Rig::new(10, 1 << 16);
+        let long = format!("a/{}", "b".repeat(600));
+        let packets = ["a/b", "c", &*long].map(|text| packet(text, &[5; 700]));
+        packets.iter().for_each(|packet| assert!(rig.put(packet, 4, at(1))));
+        assert_eq!(rig.erase(&name("c"), 9), 1);
+        let found: Vec<_> = (0..rig.cs.numbers()).filter_map(|number| rig.cs.at(number)).collect();
+        assert_eq!((found.len(), rig.cs.at(rig.cs.numbers())), (2, None));
+        let mut octets = Vec::with_capacity(name(&long).len());
+        assert!(rig.cs.copy_name(found[1], &mut octets));
+        assert_eq!(octets, name(&long));
+        assert!(!rig.cs.copy_name(found[0], &mut octets), "no memory is asked for");
+        let below = |at: usize, text: &str| rig.cs.is_below(found[at], &name(text));
+        assert!(below(0, "") && below(0, "a") && below(0, "a/b") && !below(0, "a/b/c") && !below(0, "c"));
+        assert!(below(1, "a") && below(1, &long) && !below(1, "a/b"));
+        let told = rig.cs.packet(found[0], at(3));
+        assert_eq!((usize::from(told.len), told.fresh), (packets[0].len(), Duration::from_secs(2)));
+        assert_eq!((told.is_from_disk, rig.cs.packet(found[0], at(9)).fresh), (false, Duration::ZERO));
     }
 
     /// Conformance: NDN 0.3 Data MetaInfo | MustBeFresh is answered for FreshnessPeriod from arrival on, and no longer

@@ -203,6 +203,27 @@ impl Faces {
         faces
     }
 
+    /// Faces there are.
+    pub fn len(&self) -> usize {
+        self.lock().count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The faces of `most` slots of the table from one on, each with its slot; and the slot behind these, if there are more. Workers
+    /// that take a new copy of the table wait for no more than that.
+    pub fn page(&self, from: usize, most: usize) -> (Vec<(usize, Arc<Face>)>, Option<usize>) {
+        let state = self.lock();
+        let len = state.slots.len();
+        let (from, end) = (from.min(len), from.saturating_add(most).min(len));
+        let numbered = (from..).zip(&state.slots[from..end]);
+        let faces = numbered.filter_map(|(at, face)| Some((at, face.clone()?))).collect();
+        (faces, (end < len).then_some(end))
+    }
+
     /// What was done to faces since it was asked last, and how many events were lost for want of room since the beginning.
     pub fn take_events(&self) -> (Vec<FaceEvent>, u64) {
         let mut state = self.lock();
@@ -375,6 +396,21 @@ mod tests {
         assert!(!std::ptr::eq(face.counters(workers[0]), face.counters(workers[1])));
         let totals = face.totals();
         assert_eq!((totals.received.octets, totals.received.data, totals.sent.data), (30, 0, 3));
+    }
+
+    #[test]
+    fn faces_are_listed_slot_by_slot() {
+        let faces = Faces::new(8);
+        let ids: Vec<FaceId> = (0..5).map(|_| faces.create(settings()).unwrap().id()).collect();
+        faces.destroy(ids[1]);
+        let page = |from| {
+            let (found, next) = faces.page(from, 3);
+            (found.iter().map(|(slot, face)| (*slot, face.id())).collect::<Vec<_>>(), next)
+        };
+        assert_eq!(page(0), (vec![(0, ids[0]), (2, ids[2])], Some(3)));
+        assert_eq!(page(3), (vec![(3, ids[3]), (4, ids[4])], Some(6)));
+        assert_eq!((page(6), page(99)), ((vec![], None), (vec![], None)));
+        assert_eq!((faces.len(), faces.is_empty()), (4, false));
     }
 
     #[test]

@@ -253,6 +253,16 @@ impl Forwarder {
         self.core.counters
     }
 
+    /// An instant by the clock of its tables.
+    pub fn node_time(&self, at: Instant) -> NodeInstant {
+        NodeInstant::at(self.epoch, at)
+    }
+
+    /// The nonces that it remembers after their Interests.
+    pub fn dead_nonces(&self) -> &DeadNonces {
+        &self.core.dead
+    }
+
     /// Its pending Interests.
     pub fn pit(&self) -> &Pit {
         &self.core.pit

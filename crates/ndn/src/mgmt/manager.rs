@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_ndn_tables::FaceId;
@@ -52,7 +53,8 @@ const ERASE_MAX: u64 = 256;
 pub struct Manager<N> {
     node: N,
     authority: Authority,
-    rib: Rib,
+    /// Shared with who lists the routes.
+    rib: Arc<Mutex<Rib>>,
     datasets: VecDeque<DatasetVersion>,
     version: u64,
     /// Commands obeyed: what was made before the last is not new any more.
@@ -79,7 +81,7 @@ impl<N: Node> Manager<N> {
         Self {
             node,
             authority,
-            rib: Rib::new(routes_max),
+            rib: Arc::new(Mutex::new(Rib::new(routes_max))),
             datasets: VecDeque::new(),
             version: 0,
             commands: 0,
@@ -95,8 +97,13 @@ impl<N: Node> Manager<N> {
     }
 
     /// The routes, and the node whose FIB follows them: for those of the configuration.
-    pub fn rib(&mut self) -> (&mut Rib, &N) {
-        (&mut self.rib, &self.node)
+    pub fn rib(&self) -> (MutexGuard<'_, Rib>, &N) {
+        (lock(&self.rib), &self.node)
+    }
+
+    /// The routes, for who lists them. While they change they are locked for longer than a control loop should wait.
+    pub fn shared_rib(&self) -> &Arc<Mutex<Rib>> {
+        &self.rib
     }
 
     /// The Data for the Interest that `packet` is, which came in by face `from`; `None` when there is none.
@@ -130,13 +137,13 @@ impl<N: Node> Manager<N> {
     /// faces, which the Interests that wait for them are answered with.
     pub fn tick(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.node.tick(now);
-        self.rib.expire(now, &mut self.node.fib());
+        lock(&self.rib).expire(now, &mut self.node.fib());
         self.datasets.retain(|made| now.saturating_duration_since(made.at) < KEPT);
         let (events, _) = self.node.faces().take_events();
         let mut new = Vec::new();
         for event in events {
             if event.kind == FaceEventKind::Destroyed {
-                self.rib.face_gone(event.face.id(), &mut self.node.fib());
+                lock(&self.rib).face_gone(event.face.id(), &mut self.node.fib());
             }
             let name = with_number(events_prefix(), types::SEQUENCE_COMPONENT, self.sequence);
             let notification =
@@ -198,10 +205,10 @@ impl<N: Node> Manager<N> {
     ) -> ControlResponse {
         let Self { node, rib, .. } = self;
         match (module, verb) {
-            (Module::Rib, b"register") => routes::register(rib, node, asked, from, now),
-            (Module::Rib, b"unregister") => routes::unregister(rib, node, asked, from),
-            (Module::Fib, b"add-nexthop") => routes::add_next_hop(rib, node, asked, from),
-            (Module::Fib, b"remove-nexthop") => routes::remove_next_hop(rib, node, asked, from),
+            (Module::Rib, b"register") => routes::register(&mut lock(rib), node, asked, from, now),
+            (Module::Rib, b"unregister") => routes::unregister(&mut lock(rib), node, asked, from),
+            (Module::Fib, b"add-nexthop") => routes::add_next_hop(&mut lock(rib), node, asked, from),
+            (Module::Fib, b"remove-nexthop") => routes::remove_next_hop(&mut lock(rib), node, asked, from),
             (Module::Faces, b"create") => faces::create(node, asked),
             (Module::Faces, b"update") => faces::update(node, asked, from),
             (Module::Faces, b"destroy") => faces::destroy(node, asked),
@@ -249,11 +256,11 @@ impl<N: Node> Manager<N> {
             (b"faces", b"list", 4) => datasets::faces(&self.node, &FaceFilter::default()),
             (b"faces", b"query", 5) => datasets::faces(&self.node, &FaceFilter::parse(component(4)?).ok()?),
             (b"faces", b"channels", 4) => datasets::channels(&self.node),
-            (b"fib", b"list", 4) => datasets::fib(&self.rib),
-            (b"rib", b"list", 4) => datasets::rib(&self.rib, now),
+            (b"fib", b"list", 4) => datasets::fib(&lock(&self.rib)),
+            (b"rib", b"list", 4) => datasets::rib(&lock(&self.rib), now),
             (b"cs", b"info", 4) => datasets::cs(&self.node.cs()),
             (b"strategy-choice", b"list", 4) => datasets::strategies(&self.node),
-            (b"status", b"general", 4) => datasets::general(&self.node, &self.rib, wall),
+            (b"status", b"general", 4) => datasets::general(&self.node, &lock(&self.rib), wall),
             (b"status", b"workers", 4) => datasets::workers(&self.node.sharing()),
             _ => return None,
         })
@@ -296,6 +303,10 @@ impl<N: Node> Manager<N> {
         }
         Ok(())
     }
+}
+
+fn lock(rib: &Mutex<Rib>) -> MutexGuard<'_, Rib> {
+    rib.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From where the commands of a face come.

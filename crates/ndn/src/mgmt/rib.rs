@@ -120,6 +120,22 @@ impl Rib {
         self.entries.iter().map(|(prefix, routes)| (&**prefix, routes.as_slice()))
     }
 
+    /// Prefixes that have routes.
+    pub fn prefixes_len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Those of them that begin with `prefix`, from the one behind `behind` on, a prefix before what is longer.
+    pub fn prefixes<'r>(
+        &'r self,
+        prefix: &'r [u8],
+        behind: Option<&'r [u8]>,
+    ) -> impl Iterator<Item = &'r [u8]> {
+        let first = behind.map_or(Bound::Included(prefix), Bound::Excluded);
+        let known = self.entries.range::<[u8], _>((first, Bound::Unbounded)).map(|(known, _)| &**known);
+        known.take_while(move |known| known.starts_with(prefix))
+    }
+
     /// The next hops of a prefix that has routes, the cheapest first.
     pub fn hops(&self, prefix: &[u8]) -> Vec<Hop> {
         let mut hops = Vec::new();
@@ -390,6 +406,24 @@ mod tests {
         register(&mut rib, &mut fib, "/a/b", route(4, 0));
         register(&mut rib, &mut fib, "/a", route(2, 0));
         assert_eq!(fib.hops("/a/b"), [(3, 0), (4, 0), (2, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn prefixes_are_listed_below_one_and_behind_one() {
+        let (mut rib, mut fib) = (Rib::new(100), ReportedFib::default());
+        for uri in ["/b", "/a/b", "/a", "/ab", "/a/c"] {
+            register(&mut rib, &mut fib, uri, route(1, 0));
+        }
+        let listed = |prefix: &str, behind: Option<&str>| -> Vec<String> {
+            let (prefix, behind) =
+                (name_from_uri(prefix).unwrap(), behind.map(|uri| name_from_uri(uri).unwrap()));
+            let found = rib.prefixes(&prefix, behind.as_deref());
+            found.map(|prefix| Name::new(prefix).unwrap().to_string()).collect()
+        };
+        assert_eq!(listed("/", None), ["/a", "/a/b", "/a/c", "/b", "/ab"]);
+        assert_eq!(listed("/a", None), ["/a", "/a/b", "/a/c"]);
+        assert_eq!(listed("/a", Some("/a/b")), ["/a/c"]);
+        assert_eq!((listed("/c", None).len(), rib.prefixes_len()), (0, 5));
     }
 
     #[test]

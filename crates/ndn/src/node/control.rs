@@ -1,13 +1,15 @@
-//! What a router answers; of names and faces it speaks NDN itself.
+//! What a router answers. Who changes something speaks NDN with it.
+
+use std::sync::{Arc, Mutex};
 
 use kaido_engine::PortTotals;
-use kaido_node::api::{Asked, Reply};
-use kaido_node::function::{DatapathChoice, FunctionStatus, FunctionView, Traces};
+use kaido_node::api::Asked;
+use kaido_node::function::{Answer, DatapathChoice, FunctionStatus, FunctionView, Part, Traces};
 use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
 
-use super::api::GetNdn;
-use crate::node::client::entries::Workers;
+use super::tables::Tables;
+use crate::mgmt::Rib;
 use crate::router::Observer;
 
 /// What forwards.
@@ -16,6 +18,7 @@ pub(super) const DATAPATH: &str = "engine";
 /// A router, as it is shown.
 pub(super) struct RouterView {
     pub(super) router: Observer,
+    pub(super) rib: Arc<Mutex<Rib>>,
     pub(super) traces: PortTraces,
 }
 
@@ -29,8 +32,8 @@ impl FunctionView for RouterView {
         }
     }
 
-    fn answer(&mut self, asked: &Asked) -> Option<Reply> {
-        asked.on(|GetNdn {}| Ok(Workers::from(&self.router.sharing())))
+    fn answer_part(&mut self, asked: &Asked, so_far: Option<Part>) -> Option<Answer> {
+        Tables { router: &self.router, rib: &self.rib }.answer(asked, so_far)
     }
 
     fn traces(&mut self) -> &mut dyn Traces {

@@ -1,7 +1,7 @@
 //! The management thread: an application of the router, over a connection of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use kaido_ndn_tables::FaceId;
@@ -12,7 +12,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use crate::client::Connection;
 use crate::face::{FLAG_RELIABILITY, FaceUri, Persistency};
 use crate::host::HostControl;
-use crate::mgmt::{Authority, FaceRequest, Manager, Node, Route, origin};
+use crate::mgmt::{Authority, FaceRequest, Manager, Node, Rib, Route, origin};
 use crate::node::config::{FaceConfig, NdnConfig};
 use crate::router::RouterNode;
 
@@ -22,6 +22,7 @@ const PREFIXES: [&str; 2] = ["/localhost/nfd", "/localhop/nfd"];
 /// The running thread.
 pub(super) struct Management {
     stop: Arc<AtomicBool>,
+    rib: Arc<Mutex<Rib>>,
     thread: JoinHandle<()>,
 }
 
@@ -44,7 +45,7 @@ impl Management {
         for prefix in PREFIXES {
             let name = name_from_uri(prefix).into_diagnostic()?;
             route(
-                &mut manager,
+                &manager,
                 &name,
                 Route {
                     face: own.id(),
@@ -68,8 +69,9 @@ impl Management {
                 capture: wanted.capture,
                 expires: None,
             };
-            route(&mut manager, &wanted.prefix.0, wanted_route)?;
+            route(&manager, &wanted.prefix.0, wanted_route)?;
         }
+        let rib = manager.shared_rib().clone();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let turn = move || {
@@ -79,7 +81,16 @@ impl Management {
             }
         };
         let thread = std::thread::Builder::new().name("management".into()).spawn(turn);
-        Ok(Self { stop, thread: thread.into_diagnostic().wrap_err("cannot start the management thread")? })
+        Ok(Self {
+            stop,
+            rib,
+            thread: thread.into_diagnostic().wrap_err("cannot start the management thread")?,
+        })
+    }
+
+    /// The routes, for who lists them.
+    pub(super) fn rib(&self) -> &Arc<Mutex<Rib>> {
+        &self.rib
     }
 
     /// Whether it has ended by itself.
@@ -128,8 +139,8 @@ fn strategies(config: &NdnConfig, node: &mut RouterNode) -> miette::Result<()> {
 }
 
 /// Registers a route of the file, or our own.
-fn route(manager: &mut Manager<RouterNode>, prefix: &[u8], route: Route) -> miette::Result<()> {
+fn route(manager: &Manager<RouterNode>, prefix: &[u8], route: Route) -> miette::Result<()> {
     let prefix = Name::new(prefix).into_diagnostic()?;
-    let (rib, node) = manager.rib();
+    let (mut rib, node) = manager.rib();
     rib.register(prefix, route, &mut node.fib()).map_err(|error| miette!("ndn.route: {prefix}: {error}"))
 }

@@ -7,10 +7,12 @@ mod control;
 mod families;
 mod init;
 mod keys;
+mod listing;
 mod management;
 mod metrics;
 mod multicast;
 mod ports;
+mod tables;
 mod tier;
 mod workers;
 
@@ -27,6 +29,7 @@ use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
 use kaido_node::group;
 use kaido_node::init::FirstConfig;
+use kaido_node::listing::Listing;
 use kaido_node::port_trace::PortTraces;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
@@ -70,6 +73,10 @@ impl NetworkFunction for NdnFunction {
 
     fn first_config(&self) -> Option<FirstConfig> {
         Some(init::FIRST_CONFIG)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        Some(listing::FACES)
     }
 
     fn families(&self) -> &'static [Family] {
@@ -208,11 +215,13 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
         node_id: None,
         datapath: DATAPATH,
         board,
+        mirror: ports.opened.mirror(),
         workers,
         metrics: Box::new(metrics),
         heartbeat: Heartbeat::new(),
     });
-    control.run(&mut RouterView { router, traces }, || worker_set.has_lost() || management.has_ended());
+    let rib = management.rib().clone();
+    control.run(&mut RouterView { router, rib, traces }, || worker_set.has_lost() || management.has_ended());
     management.stop();
     let ended = worker_set.end(&mut ports.opened, control.is_stopping());
     // After the workers, which have given it what they held.

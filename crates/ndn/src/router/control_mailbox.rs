@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::steer::Waker;
 
+use super::table_page::{TableReading, WorkerTable};
 use super::{HandoffCounters, WorkerSet};
 use crate::cs::{CsCounters, CsErasure, CsSettings};
 use crate::forward::{Forwarder, ForwarderCounters};
@@ -31,6 +32,8 @@ pub(super) enum Order {
     Policy { admits: bool, serves: bool },
     /// To erase Data of a prefix.
     Erase(CsErasure),
+    /// To read a page of a table of its own.
+    Read(Option<Box<TableReading>>),
 }
 
 /// How a worker is, after it has done what it was asked for.
@@ -48,6 +51,10 @@ pub struct WorkerReport {
     pub cs_octets: u64,
     /// What became of them.
     pub cs: CsCounters,
+    /// Nonces that are remembered after their Interests, about.
+    pub dead_nonces_max: u32,
+    /// Of these, those that gave way to newer ones in less than their time.
+    pub dead_nonces_early: u64,
     /// What it has handed to other workers.
     pub worker_set: HandoffCounters,
 }
@@ -79,6 +86,24 @@ impl ControlMailbox {
     /// Has the worker, which `wake` wakes if it sleeps and nothing else does, obey an order; `None` when it does not in time.
     pub(super) fn ask(&self, order: Order, wake: impl FnOnce()) -> Option<WorkerReport> {
         self.put(order, wake)?.recv_timeout(PATIENCE).ok()
+    }
+
+    /// As [`Self::ask`], without waiting for the report; `None` when it has too many orders.
+    pub(super) fn begin_report(&self, wake: impl FnOnce()) -> Option<Receiver<WorkerReport>> {
+        self.put(Order::Report, wake)
+    }
+
+    /// Has the worker read some entries of a table, from a number on; where they come out, `None` when it has too many orders.
+    pub(super) fn read(
+        &self,
+        (table, from): (WorkerTable, u32),
+        prefix: &[u8],
+        rows_max: usize,
+        wake: impl FnOnce(),
+    ) -> Option<Receiver<Box<TableReading>>> {
+        let (reading, read) = TableReading::new(table, prefix.to_vec(), from, rows_max);
+        // It is answered by what was read.
+        self.put(Order::Read(Some(reading)), wake).map(|_| read)
     }
 
     /// Has the worker erase until `until`; whether it has come to its end. How far it has come, `erasing` tells.
@@ -143,6 +168,8 @@ impl ControlMailbox {
                 cs_max: cs.bounds().packets,
                 cs_octets: cs.octets(),
                 cs: cs.counters(),
+                dead_nonces_max: forwarder.dead_nonces().nonces_max(),
+                dead_nonces_early: forwarder.dead_nonces().early(),
                 worker_set: worker_set.map(WorkerSet::counters).unwrap_or_default(),
             });
         }
@@ -166,6 +193,11 @@ fn obey(forwarder: &mut Forwarder, order: &mut Order) -> bool {
                 return false;
             }
             forwarder.settle_tier();
+        }
+        Order::Read(reading) => {
+            if let Some(reading) = reading.take() {
+                reading.read(forwarder, Instant::now());
+            }
         }
     }
     true

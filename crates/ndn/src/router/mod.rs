@@ -10,11 +10,14 @@
 mod aging;
 mod control_mailbox;
 mod node;
+mod strategies;
 mod sweep;
+mod table_page;
 mod worker_set;
 
 pub use control_mailbox::{ControlMailbox, WorkerReport};
 pub use node::{EthernetPort, NodeParts, Observer, RouterNode, UdpPorts};
+pub use table_page::{CsRow, PitRow, TablePage, TableReading, WorkerTable};
 pub use worker_set::{HandoffCounters, WorkerSet};
 
 use std::sync::Arc;

@@ -1,23 +1,24 @@
 //! The node as its management sees it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
 use kaido_engine::PortId;
 use kaido_ndn_tables::{FaceId, Fib};
 use kaido_wire::MacAddr;
-use kaido_wire::ndn::{Component, Name, name_from_uri, types};
 
 use super::aging::FaceAging;
 use super::control_mailbox::{ControlMailbox, Order, WorkerReport};
+use super::strategies::{StrategyChoices, strategy_name, strategy_of};
 use super::sweep::ErasureSweep;
+use super::table_page::{TableReading, WorkerTable};
 use crate::balance::{Balance, HotName};
 use crate::cs::CsSettings;
 use crate::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
-use crate::forward::{SharedTables, StrategyChoice};
+use crate::forward::SharedTables;
 use crate::host::{ConnectError, HostControl};
 use crate::link::{UdpListen, udp_face};
 use crate::mgmt::{
@@ -25,9 +26,6 @@ use crate::mgmt::{
     Totals, WorkerInfo,
 };
 use crate::tier::{TierControl, TierReport};
-
-/// What the names of strategies begin with.
-const STRATEGIES: &str = "/localhost/nfd/strategy";
 
 /// A port of the engine over which Ethernet faces can be made.
 #[derive(Clone, Debug)]
@@ -84,7 +82,7 @@ pub struct NodeParts {
 #[derive(Debug)]
 pub struct RouterNode {
     parts: NodeParts,
-    strategies: BTreeMap<Vec<u8>, StrategyChoice>,
+    strategies: StrategyChoices,
     cs: CsSettings,
     admits: bool,
     serves: bool,
@@ -96,11 +94,10 @@ pub struct RouterNode {
 impl RouterNode {
     /// The node of these parts, which begins at `now`.
     pub fn new(parts: NodeParts, now: SystemTime) -> Self {
-        let strategies = BTreeMap::from([(Vec::new(), StrategyChoice::default())]);
         Self {
             cs: parts.cs,
             parts,
-            strategies,
+            strategies: StrategyChoices::default(),
             admits: true,
             serves: true,
             sweeping: ErasureSweep::default(),
@@ -117,6 +114,7 @@ impl RouterNode {
             balance: balance.clone(),
             faces: faces.clone(),
             shared: shared.clone(),
+            strategies: self.strategies.clone(),
             host: host.clone(),
             mailboxes: mailboxes.clone(),
             tier: tier.clone(),
@@ -263,18 +261,18 @@ impl Node for RouterNode {
     }
 
     fn strategies(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.strategies.iter().map(|(prefix, choice)| (prefix.clone(), strategy_name(*choice))).collect()
+        self.strategies.page(&[], None, usize::MAX)
     }
 
     fn set_strategy(&mut self, prefix: &[u8], strategy: &[u8]) -> Result<Vec<u8>, String> {
         let choice = strategy_of(strategy).ok_or("there is no such strategy, or not in this version")?;
         self.parts.shared.strategies().update(prefix, |_| Some(choice)).map_err(|error| error.to_string())?;
-        self.strategies.insert(prefix.to_vec(), choice);
+        self.strategies.insert(prefix, choice);
         Ok(strategy_name(choice))
     }
 
     fn unset_strategy(&mut self, prefix: &[u8]) {
-        if prefix.is_empty() || self.strategies.remove(prefix).is_none() {
+        if prefix.is_empty() || !self.strategies.remove(prefix) {
             return;
         }
         if let Err(error) = self.parts.shared.strategies().update(prefix, |_| None) {
@@ -359,6 +357,7 @@ impl Node for RouterNode {
 pub struct Observer {
     faces: Faces,
     shared: Arc<SharedTables>,
+    strategies: StrategyChoices,
     host: HostControl,
     mailboxes: Vec<Arc<ControlMailbox>>,
     pit_max: u32,
@@ -374,12 +373,60 @@ impl Observer {
 
     /// Faces there are.
     pub fn faces(&self) -> usize {
-        self.faces.all().len()
+        self.faces.len()
     }
 
     /// Prefixes that have next hops.
     pub fn prefixes(&self) -> usize {
         self.shared.fib().table().len()
+    }
+
+    /// Some faces, by the slots of their table, and the slot behind those that were looked at: see [`Faces::page`].
+    pub(crate) fn faces_from(&self, slot: usize, most: usize) -> (Vec<(usize, Arc<Face>)>, Option<usize>) {
+        self.faces.page(slot, most)
+    }
+
+    /// Prefixes that have a strategy of their own.
+    pub(crate) fn strategies_len(&self) -> usize {
+        self.strategies.len()
+    }
+
+    /// Prefixes that begin with `prefix` and have a strategy, with its name: up to `most`, from the one behind `behind` on.
+    pub(crate) fn strategies_from(
+        &self,
+        prefix: &[u8],
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.strategies.page(prefix, behind, most)
+    }
+
+    /// Workers there are.
+    pub(crate) fn workers_len(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Interests that can wait with each of them.
+    pub(crate) fn pit_max(&self) -> u32 {
+        self.pit_max
+    }
+
+    /// Asks all workers how they are, without waiting; `None` for one that has too much to do.
+    pub(crate) fn begin_reports(&self) -> Vec<Option<Receiver<WorkerReport>>> {
+        let ask = |mailbox: &Arc<ControlMailbox>| mailbox.begin_report(|| self.host.wake());
+        self.mailboxes.iter().map(ask).collect()
+    }
+
+    /// Has a worker read up to `rows_max` entries of a table of its own, from a number on, whose names begin with `prefix`; `None`
+    /// when it has too much to do, or there is no such worker.
+    pub(crate) fn read_table(
+        &self,
+        worker: usize,
+        of: (WorkerTable, u32),
+        prefix: &[u8],
+        rows_max: usize,
+    ) -> Option<Receiver<Box<TableReading>>> {
+        self.mailboxes.get(worker)?.read(of, prefix, rows_max, || self.host.wake())
     }
 
     /// How each worker is; `None` for one that has no time to say.
@@ -390,7 +437,12 @@ impl Observer {
 
     /// How they share the names.
     pub fn sharing(&self) -> Sharing {
-        let workers = (0..).zip(self.workers());
+        self.sharing_of(self.workers())
+    }
+
+    /// As [`Observer::sharing`], given how each worker is.
+    pub(crate) fn sharing_of(&self, workers: Vec<Option<WorkerReport>>) -> Sharing {
+        let workers = (0..).zip(workers);
         let info = |(number, report): (u64, Option<WorkerReport>)| {
             let WorkerReport { forwarder, worker_set, pit_entries, cs_entries, cs_max, .. } = report?;
             Some(WorkerInfo {
@@ -409,56 +461,5 @@ impl Observer {
         hot.sort_unstable_by_key(|hot| Reverse(hot.share_ppm));
         let shown = |hot: HotName| HeavyHitterInfo { name: hot.name, share_ppm: hot.share_ppm.into() };
         Sharing { workers: workers.filter_map(info).collect(), hot: hot.into_iter().map(shown).collect() }
-    }
-}
-
-/// The version of a strategy: that of NFD whose behaviour it has.
-const fn version(choice: StrategyChoice) -> u64 {
-    match choice {
-        StrategyChoice::BestRoute | StrategyChoice::Asf => 5,
-        StrategyChoice::Multicast => 4,
-        StrategyChoice::RoundRobin => 1,
-    }
-}
-
-/// The full name of a strategy, as components.
-fn strategy_name(choice: StrategyChoice) -> Vec<u8> {
-    name_from_uri(&format!("{STRATEGIES}/{choice}/v={}", version(choice))).unwrap_or_default()
-}
-
-/// The strategy of a name with its version or without.
-fn strategy_of(name: &[u8]) -> Option<StrategyChoice> {
-    let begins = name_from_uri(STRATEGIES).ok()?;
-    let rest = Name::new(name.strip_prefix(&begins[..])?).ok()?;
-    let choice: StrategyChoice = str::from_utf8(rest.component(0)?.value()).ok()?.parse().ok()?;
-    let named = |component: Component<'_>| component.number(types::VERSION_COMPONENT);
-    match (rest.len(), rest.component(1).map(named)) {
-        (1, None) => Some(choice),
-        (2, Some(Some(wanted))) if wanted <= version(choice) => Some(choice),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strategies_have_names_with_versions() {
-        for choice in StrategyChoice::ALL {
-            let name = strategy_name(choice);
-            assert_eq!(strategy_of(&name), Some(choice));
-            assert_eq!(strategy_of(Name::new(&name).unwrap().parent().value()), Some(choice));
-        }
-        for uri in [
-            "/localhost/nfd/strategy",
-            "/localhost/nfd/strategy/worst-route",
-            "/localhost/nfd/strategy/best-route/v=9",
-            "/localhost/nfd/strategy/best-route/x",
-            "/localhost/nfd/strategy/best-route/v=5/x",
-            "/ndn/strategy/best-route",
-        ] {
-            assert_eq!(strategy_of(&name_from_uri(uri).unwrap()), None, "{uri}");
-        }
     }
 }

@@ -153,7 +153,7 @@ fn manage(node: RouterNode, host: &HostControl, stop: Arc<AtomicBool>) -> JoinHa
             capture: false,
             expires: None,
         };
-        let (rib, node) = manager.rib();
+        let (mut rib, node) = manager.rib();
         rib.register(Name::new(&name_from_uri(prefix).unwrap()).unwrap(), route, &mut node.fib()).unwrap();
     }
     std::thread::spawn(move || {

@@ -1,8 +1,9 @@
-//! `kaido status`, `drops`, `trace` and `capture`: questions to a running node, answers as tables. A function asks and answers in the
+//! `kaido status`, `drops`, `routes`, `neighbours`, `trace` and `capture`: questions to a running node, answers as tables. A function asks and answers in the
 //! same way what only it has.
 
 mod client;
 mod filter;
+mod ip;
 mod pcapng;
 mod reload;
 pub mod target;
@@ -18,6 +19,7 @@ use miette::IntoDiagnostic;
 use serde::Serialize;
 
 pub use self::client::ask;
+pub use self::ip::{NeighboursArgs, RoutesArgs, neighbours, routes};
 pub(crate) use self::pcapng::Pcapng;
 pub use self::reload::reload;
 pub use self::target::{ControlTarget, Watch};

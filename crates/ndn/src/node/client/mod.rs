@@ -4,6 +4,7 @@ mod change;
 pub(crate) mod entries;
 mod list;
 mod ping;
+mod tables;
 mod transfer;
 
 use std::path::PathBuf;
@@ -45,6 +46,18 @@ enum Command {
     /// List and choose strategies.
     #[command(subcommand)]
     Strategy(Strategy),
+    /// List the FIB of a node of this host: prefixes and their next hops.
+    Fib {
+        #[command(flatten)]
+        of: tables::ListArgs,
+        /// Only prefixes with a next hop over that face.
+        #[arg(long, value_name = "NUMBER")]
+        face: Option<u64>,
+    },
+    /// List the PIT of a node of this host: Interests that wait, from whom, and who was asked.
+    Pit(tables::ListArgs),
+    /// Show how full the tables of a node of this host are, worker by worker.
+    Tables(tables::TablesArgs),
     /// Ask PREFIX/ping again and again, and say how long it took; or answer it.
     Ping(ping::PingArgs),
     /// Ask for one Data and write its content.
@@ -130,6 +143,8 @@ enum Route {
 enum Cs {
     /// Show the Content Store.
     Info,
+    /// List the Data in memory of a node of this host.
+    List(tables::ListArgs),
     /// Configure the Content Store.
     Config {
         /// Packets it may hold.
@@ -220,21 +235,25 @@ fn connect(router: &Router) -> miette::Result<Consumer> {
 /// What kept it from being done.
 pub(crate) fn run(args: &NdnArgs) -> miette::Result<()> {
     let json = args.json;
-    let mut router = connect(&args.router)?;
+    let router = || connect(&args.router);
     match &args.command {
-        Command::Status => list::status(&mut router, json),
-        Command::Face(Face::List) => list::faces(&mut router, json),
+        Command::Fib { of, face } => tables::fib(json, of, *face),
+        Command::Pit(of) => tables::pit(json, of),
+        Command::Cs(Cs::List(of)) => tables::cs(json, of),
+        Command::Tables(at) => tables::tables(json, at),
+        Command::Status => list::status(&mut router()?, json),
+        Command::Face(Face::List) => list::faces(&mut router()?, json),
         Command::Face(Face::Create { remote, local, permanent, mtu, reliability }) => {
             let wish = change::FaceRequest { mtu: *mtu, reliability: reliability.then_some(true) };
-            change::create_face(&mut router, json, remote, local.as_deref(), *permanent, &wish)
+            change::create_face(&mut router()?, json, remote, local.as_deref(), *permanent, &wish)
         }
         Command::Face(Face::Update { face, mtu, reliability }) => change::update_face(
-            &mut router,
+            &mut router()?,
             *face,
             &change::FaceRequest { mtu: *mtu, reliability: *reliability },
         ),
-        Command::Face(Face::Destroy { face }) => change::destroy_face(&mut router, *face),
-        Command::Route(Route::List) => list::routes(&mut router, json),
+        Command::Face(Face::Destroy { face }) => change::destroy_face(&mut router()?, *face),
+        Command::Route(Route::List) => list::routes(&mut router()?, json),
         Command::Route(Route::Add { prefix, to, cost, no_inherit, capture, expires }) => {
             let asked = change::RouteRequest {
                 cost: *cost,
@@ -242,23 +261,23 @@ pub(crate) fn run(args: &NdnArgs) -> miette::Result<()> {
                 capture: *capture,
                 expires: *expires,
             };
-            change::add_route(&mut router, prefix, to, &asked)
+            change::add_route(&mut router()?, prefix, to, &asked)
         }
-        Command::Route(Route::Remove { prefix, to }) => change::remove_route(&mut router, prefix, to),
-        Command::Cs(Cs::Info) => list::cs(&mut router, json),
+        Command::Route(Route::Remove { prefix, to }) => change::remove_route(&mut router()?, prefix, to),
+        Command::Cs(Cs::Info) => list::cs(&mut router()?, json),
         Command::Cs(Cs::Config { capacity, admit, serve }) => {
-            change::configure_cs(&mut router, *capacity, *admit, *serve)
+            change::configure_cs(&mut router()?, *capacity, *admit, *serve)
         }
-        Command::Cs(Cs::Erase { prefix, count }) => change::erase_cs(&mut router, prefix, *count),
-        Command::Strategy(Strategy::List) => list::strategies(&mut router, json),
+        Command::Cs(Cs::Erase { prefix, count }) => change::erase_cs(&mut router()?, prefix, *count),
+        Command::Strategy(Strategy::List) => list::strategies(&mut router()?, json),
         Command::Strategy(Strategy::Set { prefix, strategy }) => {
-            change::set_strategy(&mut router, prefix, strategy)
+            change::set_strategy(&mut router()?, prefix, strategy)
         }
-        Command::Strategy(Strategy::Unset { prefix }) => change::unset_strategy(&mut router, prefix),
-        Command::Ping(args) => ping::run(&mut router, json, args),
-        Command::Peek(args) => transfer::peek(&mut router, args),
-        Command::Cat(args) => transfer::cat(&mut router, args),
-        Command::Put(args) => transfer::put(&mut router, args),
+        Command::Strategy(Strategy::Unset { prefix }) => change::unset_strategy(&mut router()?, prefix),
+        Command::Ping(args) => ping::run(&mut router()?, json, args),
+        Command::Peek(args) => transfer::peek(&mut router()?, args),
+        Command::Cat(args) => transfer::cat(&mut router()?, args),
+        Command::Put(args) => transfer::put(&mut router()?, args),
     }
 }
 
