@@ -212,8 +212,8 @@ impl<P: Program + 'static> OpenPorts<P> {
         })
     }
 
-    /// Opens the queues again: after [`Takeover::take_in`] those of another process, or those that were [left](OpenPorts::leave) by
-    /// workers which have ended. Programs stay as they are: their sockets are the same. Next are
+    /// Opens the queues again: after [`take_in`](crate::takeover::Takeover::take_in) those of another process, or those that were
+    /// [left](OpenPorts::leave) by workers which have ended. Programs stay as they are: their sockets are the same. Next are
     /// [`take_queues`](OpenPorts::take_queues), workers, and [`watch`](OpenPorts::watch).
     ///
     /// # Errors
