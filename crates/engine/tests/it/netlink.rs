@@ -323,10 +323,11 @@ fn messages_lost_in_a_storm_do_no_harm() {
         let mut watched = Watched::start(1, settings);
         let mac = pair.far_mac("ke-b0");
         watched.expect("10.77.0.2", ready(0, mac));
-        let (mut add, mut del) = (String::new(), String::new());
+        let (mut add, mut again, mut del) = (String::new(), String::new(), String::new());
         for number in 0..5000 {
             let (high, low) = (number / 250, number % 250);
             writeln!(add, "route add 100.64.{high}.{low}/32 via 10.77.0.2").unwrap();
+            writeln!(again, "route replace 100.64.{high}.{low}/32 via 10.77.0.2").unwrap();
             if number % 2 == 0 {
                 writeln!(del, "route del 100.64.{high}.{low}/32").unwrap();
             }
@@ -341,12 +342,19 @@ fn messages_lost_in_a_storm_do_no_harm() {
             std::fs::remove_file(path).unwrap();
         };
         batch(&add);
+        // A reader that has a CPU of its own may keep up with one.
+        for _ in 0..50 {
+            if lost() > 0 {
+                break;
+            }
+            batch(&again);
+        }
+        assert!(lost() > 0, "the storm was a breeze");
         watched.expect("100.64.19.249", ready(0, mac));
         watched.expect("100.64.0.0", ready(0, mac));
         for host in 100..225 {
             watched.expect(&format!("10.77.0.{host}"), ready(0, [2, 0, 0, 0, 1, 0]));
         }
-        assert!(lost() > 0, "the storm was a breeze");
         batch(&del);
         watched.expect("100.64.19.248", Resolution::NoRoute);
         watched.expect("100.64.0.0", Resolution::NoRoute);
