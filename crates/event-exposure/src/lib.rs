@@ -24,9 +24,9 @@ mod trend;
 mod usage;
 
 pub use api::{Answer, Api, BODY_MAX, Command, Commands, ROOT, Request};
-pub use notifier::{ConsumerTls, Notifications, Notifier, NotifierCounts};
+pub use notifier::{Notifications, Notifier, NotifierCounts};
 pub use problem::{Cause, Problem};
 pub use request::{Subscription, Ue};
 pub use subscriptions::{Counts, Limits, Notification, Now, Outcome, Subscriptions};
-pub use target::{ConsumerUri, Consumers, UriFault};
+pub use target::{Consumers, UriFault};
 pub use usage::{Scope, SessionId, SessionVolumes, UeAddress, UsageSource};

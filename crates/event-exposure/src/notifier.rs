@@ -5,9 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,18 +16,13 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::{CONTENT_TYPE, LOCATION, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use kaido_http_client::{ClientTls, ConnectFault, HttpUri, UriHost, connect};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
 
 use crate::subscriptions::{Notification, Outcome};
-use crate::target::{ConsumerHost, ConsumerUri, Consumers};
+use crate::target::Consumers;
 
 /// Notifications that wait to be looked at.
 const WAITING_MAX: usize = 1024;
@@ -52,53 +44,6 @@ const CONSUMERS_MAX: usize = 256;
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Between looks at whether a consumer is there that nothing is sent to.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-
-/// Whom `https` consumers are trusted by, and what they are shown.
-#[derive(Clone)]
-pub struct ConsumerTls(Arc<ClientConfig>);
-
-impl fmt::Debug for ConsumerTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsumerTls").finish_non_exhaustive()
-    }
-}
-
-impl ConsumerTls {
-    /// Reads certificates in PEM: of who signs those of consumers, and, if it is given, the node's own with its key.
-    ///
-    /// # Errors
-    /// What is wrong with which file.
-    pub fn read(signers: &Path, own: Option<(&Path, &Path)>) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for root in certificates(signers)? {
-            roots.add(root).map_err(|error| format!("{}: {error}", signers.display()))?;
-        }
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        let builder = builder.with_root_certificates(roots);
-        let mut config = match own {
-            None => builder.with_no_client_auth(),
-            Some((certificate, key)) => {
-                let named = |error: &dyn fmt::Display| format!("{}: {error}", key.display());
-                let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| named(&error))?;
-                let chain = certificates(certificate)?;
-                builder.with_client_auth_cert(chain, secret).map_err(|error| named(&error))?
-            }
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Self(Arc::new(config)))
-    }
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let named = |error: rustls::pki_types::pem::Error| format!("{}: {error}", file.display());
-    let found = CertificateDer::pem_file_iter(file).map_err(named)?;
-    let found = found.collect::<Result<Vec<_>, _>>().map_err(named)?;
-    if found.is_empty() {
-        return Err(format!("{}: there is no certificate in it", file.display()));
-    }
-    Ok(found)
-}
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -164,7 +109,7 @@ impl fmt::Debug for Notifier {
 struct Sending {
     outcomes: Mutex<Sender<Outcome>>,
     consumers: Arc<Consumers>,
-    tls: Option<ConsumerTls>,
+    tls: Option<ClientTls>,
     counts: Arc<NotifierCounts>,
     /// Tells that there is an outcome.
     wake: Box<dyn Fn() + Send + Sync>,
@@ -178,9 +123,9 @@ struct Consumer {
     told: Mutex<Option<Instant>>,
 }
 
-type Place = (bool, ConsumerHost, u16);
+type Place = (bool, UriHost, u16);
 
-fn place(uri: &ConsumerUri) -> Place {
+fn place(uri: &HttpUri) -> Place {
     (uri.is_tls, uri.host.clone(), uri.port)
 }
 
@@ -189,8 +134,8 @@ fn place(uri: &ConsumerUri) -> Place {
 enum Fault {
     #[error("no address of it is in a prefix of event_exposure.consumers")]
     NotAllowed,
-    #[error("it is not reached: {0}")]
-    Unreachable(#[from] io::Error),
+    #[error(transparent)]
+    Unreachable(ConnectFault),
     #[error("it does not speak HTTP/2")]
     NoHttp2,
     #[error("HTTP/2: {0}")]
@@ -203,11 +148,20 @@ enum Fault {
     Redirect,
 }
 
+impl From<ConnectFault> for Fault {
+    fn from(fault: ConnectFault) -> Self {
+        match fault {
+            ConnectFault::NotAllowed | ConnectFault::NoTls => Self::NotAllowed,
+            fault @ ConnectFault::Unreachable(_) => Self::Unreachable(fault),
+        }
+    }
+}
+
 impl Notifier {
     /// Both ends. `wake` is called with each outcome.
     pub fn new(
         consumers: Arc<Consumers>,
-        tls: Option<ConsumerTls>,
+        tls: Option<ClientTls>,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, Notifications) {
         let (send, waiting) = mpsc::channel(WAITING_MAX);
@@ -286,7 +240,7 @@ impl Sending {
     }
 
     /// Sends a notification once, also to where its consumer leads.
-    async fn attempt(&self, to: &ConsumerUri, consumer: &Consumer, body: Bytes) -> Result<(), Fault> {
+    async fn attempt(&self, to: &HttpUri, consumer: &Consumer, body: Bytes) -> Result<(), Fault> {
         let mut next = self.post(to, consumer, body.clone()).await?;
         for _ in 0..REDIRECTS_MAX {
             let Some(location) = next else { return Ok(()) };
@@ -297,12 +251,7 @@ impl Sending {
     }
 
     /// Sends it to one place; gives the place that this leads to, if it does.
-    async fn post(
-        &self,
-        to: &ConsumerUri,
-        consumer: &Consumer,
-        body: Bytes,
-    ) -> Result<Option<String>, Fault> {
+    async fn post(&self, to: &HttpUri, consumer: &Consumer, body: Bytes) -> Result<Option<String>, Fault> {
         let exchange = async {
             let mut sender = self.connection(to, consumer).await?;
             let mut request = Request::new(Full::new(body));
@@ -329,11 +278,7 @@ impl Sending {
     }
 
     /// The consumer's connection, or a new one.
-    async fn connection(
-        &self,
-        to: &ConsumerUri,
-        consumer: &Consumer,
-    ) -> Result<SendRequest<Full<Bytes>>, Fault> {
+    async fn connection(&self, to: &HttpUri, consumer: &Consumer) -> Result<SendRequest<Full<Bytes>>, Fault> {
         let mut known = consumer.connection.lock().await;
         if let Some(sender) = &mut *known
             && sender.ready().await.is_ok()
@@ -345,40 +290,12 @@ impl Sending {
         Ok(known.insert(sender).clone())
     }
 
-    async fn connect(&self, to: &ConsumerUri) -> Result<SendRequest<Full<Bytes>>, Fault> {
-        let stream = self.stream(to).await?;
-        stream.set_nodelay(true)?;
-        if !to.is_tls {
-            return begin(stream).await;
+    async fn connect(&self, to: &HttpUri) -> Result<SendRequest<Full<Bytes>>, Fault> {
+        let stream = connect(to, self.tls.as_ref(), |address| self.consumers.allows(address)).await?;
+        match (to.is_tls, stream.protocol()) {
+            (false, _) | (true, Some(b"h2")) => begin(stream.into_duplex()).await,
+            (true, _) => Err(Fault::NoHttp2),
         }
-        let tls = self.tls.as_ref().ok_or(Fault::NotAllowed)?;
-        let name = match &to.host {
-            ConsumerHost::Address(address) => ServerName::IpAddress((*address).into()),
-            ConsumerHost::Name(name) => ServerName::try_from(name.clone()).map_err(|_| Fault::NotAllowed)?,
-        };
-        let stream = TlsConnector::from(tls.0.clone()).connect(name, stream).await?;
-        match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => begin(stream).await,
-            _ => Err(Fault::NoHttp2),
-        }
-    }
-
-    /// A connection to the first address that is allowed and reached.
-    async fn stream(&self, to: &ConsumerUri) -> Result<TcpStream, Fault> {
-        let addresses: Vec<IpAddr> = match &to.host {
-            ConsumerHost::Address(address) => vec![*address],
-            ConsumerHost::Name(name) => {
-                lookup_host((name.as_str(), to.port)).await?.map(|found| found.ip()).collect()
-            }
-        };
-        let mut fault = Fault::NotAllowed;
-        for address in addresses.into_iter().filter(|address| self.consumers.allows(*address)) {
-            match TcpStream::connect(SocketAddr::new(address, to.port)).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => fault = error.into(),
-            }
-        }
-        Err(fault)
     }
 }
 
@@ -399,7 +316,7 @@ async fn begin(
 
 impl Consumer {
     /// Says what is the matter, and not again and again.
-    fn complain(&self, to: &ConsumerUri, fault: &Fault) {
+    fn complain(&self, to: &HttpUri, fault: &Fault) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
             *told = Some(Instant::now());

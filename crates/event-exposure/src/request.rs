@@ -5,11 +5,12 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use kaido_http_client::HttpUri;
 use serde_json::Value;
 
 use crate::ie::{Ies, Presence, boolean, list, number, text};
 use crate::problem::{Cause, Problem};
-use crate::target::{ConsumerUri, Consumers};
+use crate::target::Consumers;
 use crate::time;
 use crate::usage::Scope;
 
@@ -99,7 +100,7 @@ pub(crate) struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     pub(crate) events: Vec<Event>,
-    pub(crate) consumer: ConsumerUri,
+    pub(crate) consumer: HttpUri,
     pub(crate) correlation: String,
     pub(crate) trigger: Trigger,
     pub(crate) reports_max: Option<u64>,

@@ -24,6 +24,7 @@ mod features;
 mod frame;
 mod keyed;
 mod node_id;
+mod procedure;
 mod refusals;
 mod throttle;
 mod transaction;
@@ -41,6 +42,10 @@ pub use endpoint::{
 };
 pub use frame::{BUNDLED_MAX, DATAGRAM_MAX};
 pub use node_id::{NodeId, NodeIdError};
+pub use procedure::{
+    Phase, Procedure, ProcedureEnd, ProcedureTracing, RuleChanges, RuleCounts, TracedMessages,
+};
+pub use refusals::message_name;
 pub use rs_pfcp::message::MsgType;
 pub use transaction::{Instants, Retransmission, Transmit};
 pub use udp::send_all;

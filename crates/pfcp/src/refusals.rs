@@ -105,7 +105,7 @@ impl RefusalLog {
 }
 
 /// A message as the standard writes its name.
-fn message_name(message: MsgType) -> String {
+pub fn message_name(message: MsgType) -> String {
     let camel = format!("{message:?}");
     let mut name = String::with_capacity(camel.len() + 4);
     for letter in camel.chars() {

@@ -102,8 +102,8 @@ impl<T> Pending<T> {
 /// What became due.
 #[derive(Debug)]
 pub(crate) enum DueEvent<T> {
-    /// To be sent again.
-    Again(Transmit, MsgType),
+    /// To be sent again, with its type and sequence number.
+    Again(Transmit, (MsgType, u32)),
     /// Given up after N1.
     Exhausted(Pending<T>),
 }
@@ -260,7 +260,7 @@ impl<T> Outgoing<T> {
         let again = Transmit { to: pending.peer, bytes: Arc::clone(&pending.bytes) };
         let kind = pending.kind;
         self.pending.insert(sequence, pending);
-        Some(DueEvent::Again(again, kind))
+        Some(DueEvent::Again(again, (kind, sequence)))
     }
 
     /// Takes out the requests that nobody is to answer any more.

@@ -240,6 +240,8 @@ pub(crate) struct UpfStatus {
     pub(crate) kernel: Option<OffloadStatus>,
     /// What keeps the sessions over a restart, where anything does.
     pub(crate) store: Option<StoreStatus>,
+    /// PFCP procedures for an OpenTelemetry collector, where there is one.
+    pub(crate) otlp: Option<OtlpStatus>,
     pub(crate) peers: Vec<Peer>,
     /// GTP-U peers that tunnels lead to, those that do not answer first; at most 1000.
     pub(crate) paths: Vec<GtpuPath>,
@@ -261,6 +263,21 @@ pub(crate) struct StoreStatus {
     pub(crate) failures: u64,
     /// It cannot now: requests are not answered.
     pub(crate) failing: bool,
+}
+
+/// What became of PFCP procedures that were traced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct OtlpStatus {
+    /// Those that the collector has taken.
+    pub(crate) exported: u64,
+    /// Those that were dropped, as too many waited.
+    pub(crate) queue_full: u64,
+    /// Those that were given up, as the collector was away or busy.
+    pub(crate) given_up: u64,
+    /// Those that the collector has refused.
+    pub(crate) refused: u64,
+    /// Why the last request to it has failed, if it has.
+    pub(crate) fault: Option<String>,
 }
 
 /// Sessions whose packets find their rules in one way.

@@ -13,7 +13,10 @@ use kaido_node::Stage;
 use kaido_node::board::PortBoard;
 use kaido_node::config::Prefix;
 use kaido_node::function::ControlLoop;
-use kaido_pfcp::{DATAGRAM_MAX, Endpoint, Instants, MsgType, Transmit, UnreportedUsage, send_all};
+use kaido_otlp::Monitor;
+use kaido_pfcp::{
+    DATAGRAM_MAX, Endpoint, Instants, MsgType, TracedMessages, Transmit, UnreportedUsage, send_all,
+};
 use kaido_upf::control::Upf;
 use kaido_upf::node::ControlPlaneMessage;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,6 +31,7 @@ use super::lag::Lag;
 use super::memory::Watch;
 use super::metrics::MetricsQuestion;
 use super::n4_tunnels::N4Tunnels;
+use super::otlp::ProcedureExport;
 use super::ports::KernelCounters;
 use super::store::{NodeStore, StoreFault};
 use super::unknown_peers::{SERVED_A_TURN, UnknownPeers, WaitingDatagram};
@@ -78,6 +82,9 @@ pub(super) struct Control {
     pub(super) flows: Option<FlowExport>,
     /// Subscriptions of consumers, where there may be any.
     pub(super) exposure: Option<Exposure>,
+    /// Procedures for a collector, where there is one, and what became of them.
+    pub(super) procedures: Option<ProcedureExport>,
+    pub(super) monitor: Option<Monitor>,
     /// Who asks for metrics.
     pub(super) scrapes: MetricsQuestion,
     /// What survives this process.
@@ -122,7 +129,7 @@ impl Control {
                 Stage::Freeze => self.freeze(),
                 Stage::Thaw => self.thaw(config)?,
                 Stage::Leave => {
-                    self.finish_flows();
+                    self.finish_exports();
                     return Ok(());
                 }
                 Stage::Frozen | Stage::Left | Stage::Gone | Stage::Restart => self.frozen_turn(),
@@ -133,12 +140,15 @@ impl Control {
         } else {
             self.release();
         }
-        self.finish_flows();
+        self.finish_exports();
         Ok(())
     }
 
-    /// Sends the flow records that wait.
-    fn finish_flows(&mut self) {
+    /// Sends the flow records that wait, and tells of the procedures that have ended.
+    fn finish_exports(&mut self) {
+        if let Some(procedures) = &self.procedures {
+            procedures.turn(&mut self.endpoint);
+        }
         if let Some(flows) = &mut self.flows {
             let now = Instants::now();
             let at = (now.monotonic, self.endpoint.node_time(now));
@@ -256,6 +266,9 @@ impl Control {
         self.endpoint.poll(Instants::now(), &mut out);
         self.send(&mut out, None);
         self.send_held();
+        if let Some(procedures) = &self.procedures {
+            procedures.turn(&mut self.endpoint);
+        }
         self.answer();
     }
 
@@ -276,6 +289,7 @@ impl Control {
             kernel_watch: self.kernel_watch.as_ref(),
             store: self.store.status(),
             kernel: self.kernel.as_ref(),
+            monitor: self.monitor.as_ref(),
             unknown_peers: [self.unknown_peers, self.waiting.dropped()],
             allow: &mut self.allow,
             usage_interval: &mut usage_interval,
@@ -427,13 +441,20 @@ impl Control {
 
     /// Sends messages when what they acknowledge or tell is as durable as was promised.
     fn send(&mut self, out: &mut Vec<Transmit>, from: Option<usize>) {
+        let mut traced = self.endpoint.take_traced();
         match self.store.flush() {
-            None if self.held.is_empty() => self.transmit(out, from),
+            None if self.held.is_empty() => {
+                self.transmit(out, from);
+                self.endpoint.traced_sent(traced);
+            }
             number => {
                 // They say nothing but that the node is there.
                 let (heartbeats, others): (Vec<_>, Vec<_>) = out.drain(..).partition(is_heartbeat);
                 self.transmit(&heartbeats, from);
-                self.held.put(number.unwrap_or(0), self.turn_began, others, from);
+                self.endpoint.traced_sent(traced.take_heartbeats());
+                self.endpoint.traced_held(&mut traced);
+                let messages = HeldMessages { messages: others, from, traced };
+                self.held.put(number.unwrap_or(0), self.turn_began, messages);
             }
         }
         out.clear();
@@ -443,9 +464,11 @@ impl Control {
     fn send_held(&mut self) {
         while let Some(number) = self.held.first()
             && self.store.is_durable(number)
-            && let Some((messages, from)) = self.held.take()
+            && let Some(HeldMessages { messages, from, mut traced }) = self.held.take()
         {
+            self.endpoint.traced_durable(&mut traced);
             self.transmit(&messages, from);
+            self.endpoint.traced_sent(traced);
         }
     }
 
@@ -487,9 +510,17 @@ struct HeldBatch {
     number: u64,
     /// They were made after this.
     since: Instant,
+    held: HeldMessages,
+}
+
+/// Messages that are sent together.
+#[derive(Debug)]
+struct HeldMessages {
     messages: Vec<Transmit>,
     /// The socket that was spoken to.
     from: Option<usize>,
+    /// Procedures of them that are traced.
+    traced: TracedMessages,
 }
 
 impl HeldAnswers {
@@ -502,10 +533,10 @@ impl HeldAnswers {
     }
 
     /// Puts messages that were made after `since` behind those that wait, and behind a batch.
-    fn put(&mut self, number: u64, since: Instant, messages: Vec<Transmit>, from: Option<usize>) {
-        if !messages.is_empty() {
-            self.messages += messages.len();
-            self.waiting.push_back(HeldBatch { number, since, messages, from });
+    fn put(&mut self, number: u64, since: Instant, held: HeldMessages) {
+        if !held.messages.is_empty() {
+            self.messages += held.messages.len();
+            self.waiting.push_back(HeldBatch { number, since, held });
         }
     }
 
@@ -519,10 +550,10 @@ impl HeldAnswers {
         self.waiting.front().map(|batch| batch.since)
     }
 
-    fn take(&mut self) -> Option<(Vec<Transmit>, Option<usize>)> {
-        let HeldBatch { messages, from, .. } = self.waiting.pop_front()?;
-        self.messages -= messages.len();
-        Some((messages, from))
+    fn take(&mut self) -> Option<HeldMessages> {
+        let HeldBatch { held, .. } = self.waiting.pop_front()?;
+        self.messages -= held.messages.len();
+        Some(held)
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Instant, SystemTime};
 use kaido_engine::{Notifier as Waker, RateLimit};
 use kaido_event_exposure as ee;
 use kaido_event_exposure::{Limits, Now, SessionId, SessionVolumes, UeAddress, UsageSource};
+use kaido_http_client::ClientTls;
 use kaido_n4::{SdfFilter, Seid, Volume};
 use kaido_node::http::service::{
     Answering, Body, ServiceFiles, ServiceRequest, ServiceSocket, ServiceThread,
@@ -98,7 +99,7 @@ impl Exposure {
         let tls = config.tls_certificate.clone().zip(config.tls_key.clone());
         let own = tls.as_ref().map(|(certificate, key)| (&**certificate, &**key));
         let signers = config.consumer_ca.as_deref();
-        let consumer_tls = signers.map(|signers| ee::ConsumerTls::read(signers, own)).transpose();
+        let consumer_tls = signers.map(|signers| ClientTls::read(signers, own, b"h2")).transpose();
         let consumer_tls = consumer_tls.map_err(|why| format!("event_exposure.consumer_ca: {why}"))?;
         let files = ServiceFiles { tokens, tls, client_ca: config.client_ca.clone() };
         let ExposureSocket { listener, kept } = socket;

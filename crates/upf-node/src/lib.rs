@@ -23,6 +23,7 @@ mod memory;
 mod metrics;
 mod n4_tunnels;
 mod offload;
+mod otlp;
 mod ports;
 mod reload;
 mod session;
@@ -70,6 +71,7 @@ use self::left::LeftBehind;
 use self::listen::listen;
 use self::memory::Memory;
 use self::metrics::{Sources, UpfMetrics};
+use self::otlp::ProcedureExport;
 use self::ports::Ports;
 use self::show::SessionsArgs;
 use self::store::NodeStore;
@@ -373,6 +375,11 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     let exits = ports.take_over(pins, left, &mut upf)?;
     store.take_place()?;
     let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
+    let procedures = ProcedureExport::start(&config.otlp, &node_id).map_err(|why| miette!("{why}"))?;
+    if procedures.is_some() {
+        endpoint.trace_procedures(config.otlp.tracing());
+    }
+    let monitor = procedures.as_ref().map(ProcedureExport::monitor);
     let notifier = context.notifier().clone();
     store.start(&mut endpoint, counts_in_memory, move || notifier.notify())?;
     ports.watch(&node.settings, worker_set.inboxes())?;
@@ -390,7 +397,8 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     let choice = ports.choice().clone();
     let datapath = choice.chosen;
     let kernel = || choice.is_kernel().then(|| ports.kernel_counters());
-    let sources = Sources { board: board.clone(), node: node.clone(), kernel: kernel() };
+    let sources =
+        Sources { board: board.clone(), node: node.clone(), kernel: kernel(), procedures: monitor.clone() };
     let (metrics, scrapes) = UpfMetrics::new(sources, context.notifier().clone());
     warn_of_strangers(config);
     if config.gtpu.bind_gnb && datapath != Datapath::Engine {
@@ -426,6 +434,8 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         kernel_watch: exits.map(KernelWatch::new),
         flows,
         exposure,
+        procedures,
+        monitor,
         scrapes,
         store,
         held: HeldAnswers::default(),

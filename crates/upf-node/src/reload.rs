@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kaido_node::config::{Prefix, ReloadRule};
 use kaido_node::function::{PreparedReload, ReloadRefusal};
-use kaido_pfcp::{Endpoint, Instants, Retransmission};
+use kaido_pfcp::{Endpoint, Instants, ProcedureTracing, Retransmission};
 use kaido_upf::control::{PreparedPools, Upf};
 use kaido_upf::node::LiveSettings;
 
@@ -50,6 +50,9 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
         "event_exposure",
         "the socket is opened with the process; what `tokens`, `tls_certificate`, `tls_key` and `client_ca` say is read again when they change",
     ),
+    ReloadRule::restart("otlp", "the exporter is started with the process"),
+    ReloadRule::changes("otlp.sample", "for procedures that begin from then on"),
+    ReloadRule::changes("otlp.heartbeats", "for heartbeats from then on"),
     ReloadRule::restart("store", "the journal and the memory of the counters are opened with the process"),
     ReloadRule::changes("store.usage_interval_s", "from the next checkpoint on"),
 ];
@@ -62,6 +65,7 @@ struct Prepared {
     retransmission: Retransmission,
     tells_load: bool,
     usage_interval: Duration,
+    tracing: ProcedureTracing,
     live: LiveSettings,
     /// Where they differ from those that there are.
     pools: Option<PreparedPools>,
@@ -105,6 +109,7 @@ pub(super) fn prepare(upf: &Upf, config: &dyn Any) -> Result<PreparedReload, Vec
         retransmission: pfcp.retransmission(),
         tells_load: pfcp.tell_load,
         usage_interval: config.store.usage_interval(),
+        tracing: config.otlp.tracing(),
         live,
         pools,
     }))
@@ -118,6 +123,9 @@ pub(super) fn commit(prepared: PreparedReload, of: Changeable<'_>) {
     *usage_interval = Some(prepared.usage_interval);
     endpoint.set_times(prepared.heartbeat_interval, prepared.retransmission, prepared.tells_load);
     endpoint.set_control_planes(prepared.control_planes, Instants::now());
+    if endpoint.traces_procedures() {
+        endpoint.trace_procedures(prepared.tracing);
+    }
     let upf = endpoint.service_mut();
     upf.set_live(prepared.live);
     if let Some(pools) = prepared.pools {

@@ -9,8 +9,8 @@ use kaido_node::show::{ask, counts, number, print_json, table};
 use serde_json::Value;
 
 use super::api::{
-    BeginDrain, EndDrain, Form, GtpuPath, ListSessions, ReleaseAssociation, ReleaseSession, Sessions,
-    SlowPath, UpfStatus,
+    BeginDrain, EndDrain, Form, GtpuPath, ListSessions, OtlpStatus, ReleaseAssociation, ReleaseSession,
+    Sessions, SlowPath, UpfStatus,
 };
 use super::trace::seid;
 
@@ -87,6 +87,9 @@ pub(super) fn print_summary(status: &Status) {
         }
         None => println!("store: off, a restart begins anew"),
     }
+    if let Some(otlp) = &upf.otlp {
+        print_otlp(otlp);
+    }
     let Some(kernel) = &upf.kernel else { return };
     println!("{} records in the kernel", kernel.records);
     for refusal in &kernel.refusals {
@@ -94,6 +97,17 @@ pub(super) fn print_summary(status: &Status) {
     }
     if let Some(why) = &kernel.idle {
         println!("datapath: the kernel forwards nothing: {why}");
+    }
+}
+
+/// What became of PFCP procedures that were traced.
+fn print_otlp(otlp: &OtlpStatus) {
+    let OtlpStatus { exported, queue_full, given_up, refused, fault } = otlp;
+    println!(
+        "otlp: {exported} procedures told; not told: {queue_full} as the queue was full, {given_up} given up, {refused} refused"
+    );
+    if let Some(fault) = fault {
+        println!("otlp: the collector takes nothing now: {fault}");
     }
 }
 

@@ -12,6 +12,7 @@ use kaido_node::config::Prefix;
 use kaido_node::function::{
     Answer, DatapathChoice, FunctionStatus, FunctionView, Part, PreparedReload, ReloadRefusal, Traces, fields,
 };
+use kaido_otlp::{ExportCounts, Monitor};
 use kaido_pfcp::{Endpoint, Instants, NotReleased, Transmit};
 use kaido_upf::control::{
     KernelShare, PathSummary, SessionFilter, SessionSearch, SessionSummary, TraceFilter, Upf,
@@ -49,6 +50,8 @@ pub(super) struct UpfView<'c> {
     pub(super) store: Option<StoreStatus>,
     /// Of the datapath in the kernel, where there is one: read when it is asked for.
     pub(super) kernel: Option<&'c KernelCounters>,
+    /// What became of procedures for a collector, where there is one.
+    pub(super) monitor: Option<&'c Monitor>,
     /// Datagrams of strangers: not in `pfcp.allow`, and those for which there was no time.
     pub(super) unknown_peers: [u64; 2],
     pub(super) allow: &'c mut Vec<Prefix>,
@@ -234,6 +237,7 @@ impl UpfView<'_> {
             slow_path: node.slow_path.totals().into_iter().filter_map(slow_path).collect(),
             kernel: upf.kernel_records().map(|records| self.offload_status(records, in_kernel)),
             store: self.store_status(),
+            otlp: self.monitor.map(|monitor| otlp_status(&monitor.counts())),
             peers: self.peers(),
             paths: upf.paths(PATHS_SHOWN_MAX).iter().map(path).collect(),
             pfcp: pfcp.chain(unknown_peers).collect(),
@@ -254,6 +258,16 @@ impl UpfView<'_> {
             refusals: refusals.into_iter().map(refusal).collect(),
             idle: self.kernel_watch.and_then(KernelWatch::idle).map(str::to_owned),
         }
+    }
+}
+
+fn otlp_status(counts: &ExportCounts) -> api::OtlpStatus {
+    api::OtlpStatus {
+        exported: counts.exported,
+        queue_full: counts.queue_full,
+        given_up: counts.given_up,
+        refused: counts.refused,
+        fault: counts.fault.clone(),
     }
 }
 

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use kaido_http_client::HttpUri;
 use serde_json::{Value, json};
 
 use self::active::{Active, Step};
 use crate::item::Item;
 use crate::problem::{Cause, Problem};
 use crate::request::{Subscription, Ue};
-use crate::target::ConsumerUri;
 use crate::time;
 use crate::usage::{SessionId, SessionVolumes, UsageSource};
 
@@ -68,7 +68,7 @@ pub struct Notification {
     /// Its number, by which its [`Outcome`] is told.
     pub sequence: u64,
     /// Where it goes.
-    pub consumer: ConsumerUri,
+    pub consumer: HttpUri,
     /// `NotificationData`.
     pub body: Vec<u8>,
     /// Whose it is.

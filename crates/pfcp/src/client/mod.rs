@@ -401,7 +401,7 @@ impl Smf {
         self.answered.expire(now.monotonic);
         while let Some(due) = self.outgoing.due(now.monotonic, None) {
             match due {
-                DueEvent::Again(transmit, kind) => {
+                DueEvent::Again(transmit, (kind, _)) => {
                     self.counters.retransmissions_sent += 1;
                     self.counters.count_sent(kind as u8);
                     out.push(transmit);

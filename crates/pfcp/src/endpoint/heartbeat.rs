@@ -12,6 +12,7 @@ use crate::association::AssociationId;
 use crate::counters::Discard;
 use crate::encode::{self, Draft};
 use crate::frame::Frame;
+use crate::procedure::Phase;
 use crate::transaction::{Instants, Transmit};
 use crate::walk::Group;
 
@@ -33,9 +34,15 @@ impl<S: SessionService> Endpoint<S> {
         frame: &Frame<'_>,
         out: &mut Vec<Transmit>,
     ) {
+        self.procedure_begins(from, frame);
+        if let &[id] = self.associations.at(from.ip()) {
+            self.procedure_is_of(id);
+        }
+        self.procedure_enters(Phase::Encode);
         let answer = Draft::node(MsgType::HeartbeatResponse, frame.sequence)
             .with(&encode::recovery(self.config.recovery))
             .bytes();
+        self.procedure_is_answered(&answer);
         self.transmit(from, answer.into(), out);
         let recovery = Group::of_message(frame.body).and_then(|group| recovery_in(&group));
         if let (&[id], Ok(recovery)) = (self.associations.at(from.ip()), recovery) {

@@ -54,6 +54,7 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     pub(super) fn answer_later(&mut self, ticket: Ticket, to: SocketAddr, key: Key, asked: ResponseContext) {
+        self.procedure_waits(ticket);
         self.later.0.insert(ticket, Waiter::Peer(to, key, asked));
     }
 
@@ -66,12 +67,14 @@ impl<S: SessionService> Endpoint<S> {
         while let Some((ticket, outcome)) = self.service.next_ended(now.wall) {
             match (self.later.0.remove(&ticket), outcome) {
                 (Some(Waiter::Peer(to, key, asked)), outcome) => {
+                    self.procedure_goes_on(ticket);
                     let response: Arc<[u8]> = match outcome {
                         Outcome::Modified(modified) => self.modified(asked, modified),
                         Outcome::Deleted(deleted) => self.deleted(asked, &deleted),
                     }
                     .into();
                     self.answered.finish(now.wall, key, &response);
+                    self.procedure_is_answered(&response);
                     self.transmit(to, response, out);
                 }
                 (Some(Waiter::LastReport(report)), Outcome::Deleted(deleted)) => {

@@ -16,6 +16,7 @@ mod load;
 mod node;
 mod paths;
 mod pfd;
+mod procedures;
 mod purge;
 mod release;
 mod report;
@@ -38,6 +39,7 @@ use self::held::AbandonedReports;
 use self::later::{Answer, DeferredResponses};
 use self::load::Load;
 use self::node::is_accepted;
+use self::procedures::Procedures;
 use self::purge::Purge;
 use self::release::AssociationRelease;
 pub use self::release::{NotReleased, UnreportedUsage};
@@ -50,6 +52,7 @@ use crate::decode::{self, Features};
 use crate::encode::{self, Draft};
 use crate::frame::{Frame, FrameResult, Role, frames, is_request, response_to};
 use crate::node_id::NodeId;
+use crate::procedure::ProcedureEnd;
 use crate::refusals::{RefusalLog, Subject};
 use crate::throttle::Throttle;
 use crate::transaction::{
@@ -211,6 +214,8 @@ pub struct Endpoint<S> {
     refused_reports: Throttle,
     /// Lines about set-ups in another's name.
     claims: Throttle,
+    /// Those that are traced, if any is.
+    procedures: Option<Box<Procedures>>,
 }
 
 impl<S: SessionService> Endpoint<S> {
@@ -239,6 +244,7 @@ impl<S: SessionService> Endpoint<S> {
             held_since: None,
             refused_reports: Throttle::default(),
             claims: Throttle::default(),
+            procedures: None,
             clock: NodeClock::new(now),
             config,
             service,
@@ -309,14 +315,16 @@ impl<S: SessionService> Endpoint<S> {
         self.send_ended(now, out);
         while let Some(due) = self.outgoing.due(now.monotonic, self.held_since) {
             match due {
-                DueEvent::Again(transmit, kind) => {
+                DueEvent::Again(transmit, (kind, sequence)) => {
                     self.counters.retransmissions_sent += 1;
                     self.counters.count_sent(kind as u8);
+                    self.own_procedure_again(sequence);
                     out.push(transmit);
                 }
                 DueEvent::Exhausted(pending) => {
                     self.counters.requests_exhausted += 1;
                     tracing::debug!(peer = %pending.peer, kind = ?pending.kind, "no answer");
+                    self.own_procedure_over(&pending, ProcedureEnd::NoAnswer);
                     self.landed(&pending);
                     self.given_up(now, &pending);
                 }
@@ -424,19 +432,24 @@ impl<S: SessionService> Endpoint<S> {
                 return self.transmit(from, response, out);
             }
         }
+        self.procedure_begins(from, frame);
         let known_before = self.is_peer(from.ip());
         if known_before {
             self.answered.begin(now.monotonic, key, print);
         }
         let response: Arc<[u8]> = match self.answer(now, from, frame) {
             Answer::Ready(bytes) => bytes.into(),
-            Answer::Silence => return self.answered.cancel(key),
+            Answer::Silence => {
+                self.procedure_is_ignored();
+                return self.answered.cancel(key);
+            }
             Answer::Later(ticket, asked) => return self.answer_later(ticket, from, key, asked),
         };
         if !known_before && self.is_peer(from.ip()) {
             self.answered.begin(now.monotonic, key, print);
         }
         self.answered.finish(now.wall, key, &response);
+        self.procedure_is_answered(&response);
         self.transmit(from, response, out);
     }
 
@@ -490,6 +503,7 @@ impl<S: SessionService> Endpoint<S> {
         why: &Rejection,
     ) -> Vec<u8> {
         self.counters.count_rejected(why.cause.value());
+        self.procedure_is_refused(frame, to, why);
         let service = &self.service;
         self.refusals.refused(now.monotonic, from.ip(), frame.kind, why, || {
             // What a request names is told before what is known of its session.
@@ -513,7 +527,9 @@ impl<S: SessionService> Endpoint<S> {
         }
         let to = frame.seid.and_then(|seid| self.peer_seid(from, seid)).unwrap_or_default();
         let why = Rejection::new(Cause::InvalidLength, "message length against datagram length");
+        self.procedure_begins(from, frame);
         let answer = self.refuse(now, from, frame, to, &why);
+        self.procedure_is_answered(&answer);
         self.transmit(from, answer.into(), out);
     }
 
@@ -521,6 +537,7 @@ impl<S: SessionService> Endpoint<S> {
         let Some(pending) = self.outgoing.answered(from, frame.kind, frame.sequence) else {
             return self.unsolicited(now, from, frame);
         };
+        self.own_procedure_answered(pending.sequence, frame);
         self.landed(&pending);
         if frame.kind == MsgType::VersionNotSupportedResponse {
             self.counters.requests_refused += 1;
@@ -562,6 +579,7 @@ impl<S: SessionService> Endpoint<S> {
 
     /// A request of ours is not outstanding any more.
     fn landed(&mut self, pending: &Pending<Purpose>) {
+        self.own_procedure_over(pending, ProcedureEnd::Withdrawn);
         self.forget_request(pending);
         if let Purpose::Report(report) = &pending.purpose
             && let Some(association) = self.associations.get_mut(report.association)
@@ -599,6 +617,7 @@ impl<S: SessionService> Endpoint<S> {
         out: &mut Vec<Transmit>,
     ) {
         self.counters.count_sent(request.0 as u8);
+        self.own_procedure_begins(to, request, &bytes, &purpose);
         out.push(self.outgoing.send(now.monotonic, to, request, bytes, purpose));
     }
 

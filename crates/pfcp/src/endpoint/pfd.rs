@@ -10,6 +10,7 @@ use super::node::no_association;
 use crate::decode;
 use crate::encode::{Draft, accepted};
 use crate::frame::Frame;
+use crate::procedure::Phase;
 use crate::walk::Group;
 
 impl<S: SessionService> Endpoint<S> {
@@ -23,7 +24,9 @@ impl<S: SessionService> Endpoint<S> {
             return Err(no_association());
         }
         let request = decode::pfd_management(&Group::of_message(frame.body)?)?;
+        self.procedure_enters(Phase::Apply);
         self.service.provision_pfds(&request)?;
+        self.procedure_enters(Phase::Encode);
         Ok(Draft::node(MsgType::PfdManagementResponse, frame.sequence).with(&accepted()).bytes())
     }
 }

@@ -17,6 +17,7 @@ use crate::association::AssociationId;
 use crate::encode::{self, Draft, accepted, number};
 use crate::frame::Frame;
 use crate::node_id::NodeId;
+use crate::procedure::Phase;
 use crate::transaction::{Instants, Transmit};
 use crate::walk::{Group, typed};
 
@@ -105,9 +106,12 @@ impl<S: SessionService> Endpoint<S> {
     ) -> Result<Vec<u8>, Rejection> {
         let group = Group::of_message(frame.body)?;
         let id = self.association_named(from, &group)?;
+        self.procedure_is_of(id);
+        self.procedure_enters(Phase::Apply);
         if let Some(association) = self.end_association(now, id) {
             tracing::info!(node = %association.node, "association released");
         }
+        self.procedure_enters(Phase::Encode);
         let draft = Draft::node(MsgType::AssociationReleaseResponse, frame.sequence)
             .with(&self.config.node_id.encode())
             .with(&accepted());

@@ -17,6 +17,7 @@ use crate::clock::WallOffset;
 use crate::decode;
 use crate::encode::{self, Draft, accepted, number, packet_rate_status, session_rule_report, usage_report};
 use crate::frame::Frame;
+use crate::procedure::Phase;
 use crate::transaction::Instants;
 use crate::walk::{Group, peek};
 
@@ -43,6 +44,7 @@ impl<S: SessionService> Endpoint<S> {
         }
         let group = Group::of_message(frame.body)?;
         let id = self.association_named(from, &group)?;
+        self.procedure_is_of(id);
         self.admit(frame)?;
         let mut request = decode::establishment(&group, self.config.features)?;
         self.clock.offset().establishment(&mut request);
@@ -53,10 +55,13 @@ impl<S: SessionService> Endpoint<S> {
         if self.is_ending(id) {
             return Err(Rejection::new(Cause::RequestRejected, "the association is being released"));
         }
+        self.procedure_has_rules(&request);
         let established = self.with_room(now, |service| service.establish(&request, now.wall))?;
         let mut binding = Binding::new(id);
         binding.join(&csids, groups);
         self.bind(established.seid, binding);
+        self.procedure_is_about(established.seid, *to);
+        self.procedure_enters(Phase::Encode);
         let ours = FSeid { seid: established.seid, ipv4: self.config.ipv4, ipv6: self.config.ipv6 };
         let node = &self.config.node_id;
         let mut draft = encode::accepted_establishment(*to, frame.sequence, node, &ours, &established);
@@ -74,12 +79,15 @@ impl<S: SessionService> Endpoint<S> {
     ) -> Result<Answer, Rejection> {
         let AddressedSession { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
+        self.procedure_is_of(speaker);
+        self.procedure_is_about(seid, cp);
         let group = Group::of_message(frame.body)?;
         let new_node = group.first(IeType::NodeId).is_some();
         let speaker = if new_node { self.association_named(from, &group)? } else { speaker };
         let (csids, groups) = (decode::csids(&group)?, decode::groups(&group)?);
         let mut request = decode::modification(&group, self.config.features)?;
         self.clock.offset().modification(&mut request);
+        self.procedure_has_rules(&request);
         let progress = self.with_room(now, |service| service.start_modification(seid, &request, now.wall))?;
         if let Some(moved) = request.cp_fseid {
             *to = moved.seid;
@@ -95,7 +103,10 @@ impl<S: SessionService> Endpoint<S> {
         }
         let asked = ResponseContext { seid, cp: *to, speaker, sequence: frame.sequence };
         Ok(match progress {
-            Progress::Done(modified) => Answer::Ready(self.modified(asked, modified)),
+            Progress::Done(modified) => {
+                self.procedure_enters(Phase::Encode);
+                Answer::Ready(self.modified(asked, modified))
+            }
             Progress::Waiting(ticket) => Answer::Later(ticket, asked),
         })
     }
@@ -138,12 +149,18 @@ impl<S: SessionService> Endpoint<S> {
     ) -> Result<Answer, Rejection> {
         let AddressedSession { seid, cp, speaker } = self.session_addressed(from, frame)?;
         *to = cp;
+        self.procedure_is_of(speaker);
+        self.procedure_is_about(seid, cp);
         Group::of_message(frame.body)?;
+        self.procedure_enters(Phase::Apply);
         let progress = self.service.start_deletion(seid, now.wall)?;
         self.unbind(seid);
         let asked = ResponseContext { seid, cp, speaker, sequence: frame.sequence };
         Ok(match progress {
-            Progress::Done(deleted) => Answer::Ready(self.deleted(asked, &deleted)),
+            Progress::Done(deleted) => {
+                self.procedure_enters(Phase::Encode);
+                Answer::Ready(self.deleted(asked, &deleted))
+            }
             Progress::Waiting(ticket) => Answer::Later(ticket, asked),
         })
     }

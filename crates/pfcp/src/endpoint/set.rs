@@ -13,6 +13,7 @@ use crate::association::AssociationId;
 use crate::decode::{self, ControlPlane, Csid, SetChange};
 use crate::encode::{Draft, accepted};
 use crate::frame::{Frame, response_to};
+use crate::procedure::Phase;
 use crate::transaction::Instants;
 use crate::walk::Group;
 
@@ -25,12 +26,15 @@ impl<S: SessionService> Endpoint<S> {
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, Rejection> {
         let group = Group::of_message(frame.body)?;
-        self.association_named(from, &group)?;
+        let id = self.association_named(from, &group)?;
+        self.procedure_is_of(id);
         group.conditional(IeType::FqCsid)?;
         let csids: Vec<Csid> = decode::csids(&group)?;
         let theirs = |&id: &AssociationId| self.speaker(from, id).is_some();
         let theirs: Vec<_> = self.associations.ids().into_iter().filter(theirs).collect();
+        self.procedure_enters(Phase::Apply);
         self.end_selected(now, PurgedSessions::InSets(theirs, csids))?;
+        self.procedure_enters(Phase::Encode);
         Ok(self.accepted_node(frame))
     }
 
@@ -42,8 +46,10 @@ impl<S: SessionService> Endpoint<S> {
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, Rejection> {
         let group = Group::of_message(frame.body)?;
-        self.association_named(from, &group)?;
+        let id = self.association_named(from, &group)?;
+        self.procedure_is_of(id);
         let changes = decode::set_changes(&group)?;
+        self.procedure_enters(Phase::Apply);
         let mut planned = Vec::with_capacity(changes.len());
         for change in changes {
             planned.push((self.alternative_of(&change)?, change));
@@ -51,6 +57,7 @@ impl<S: SessionService> Endpoint<S> {
         for (alternative, change) in planned {
             self.hand_over(from, &change, alternative);
         }
+        self.procedure_enters(Phase::Encode);
         Ok(self.accepted_node(frame))
     }
 

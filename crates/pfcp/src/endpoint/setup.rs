@@ -19,6 +19,7 @@ use crate::encode::{self, Draft, accepted, number};
 use crate::features::up_features;
 use crate::frame::Frame;
 use crate::node_id::NodeId;
+use crate::procedure::Phase;
 use crate::transaction::{Instants, Transmit};
 use crate::walk::Group;
 
@@ -36,6 +37,7 @@ impl<S: SessionService> Endpoint<S> {
     ) -> Result<Answer, Rejection> {
         let group = Group::of_message(frame.body)?;
         let node = NodeId::decode(group.mandatory(IeType::NodeId)?)?;
+        self.procedure_is_of_node(&node);
         let recovery = recovery_in(&group)?;
         let said = control_plane(&group)?;
         let retention = group.first(IeType::PfcpSessionRetentionInformation);
@@ -43,6 +45,7 @@ impl<S: SessionService> Endpoint<S> {
         if self.releasing {
             return Err(Rejection::new(Cause::RequestRejected, "shutting down"));
         }
+        self.procedure_enters(Phase::Apply);
         match self.associations.of_node(&node) {
             Some(known) if !self.may_move(now, from, known) => {
                 self.counters.count_discarded(Discard::Claimed);
@@ -56,6 +59,7 @@ impl<S: SessionService> Endpoint<S> {
         association.describe(said);
         let kept = self.associate(now, association, retained.as_deref())?;
         self.answered.forget(from);
+        self.procedure_enters(Phase::Encode);
 
         let mut draft = Draft::node(MsgType::AssociationSetupResponse, frame.sequence)
             .with(&self.config.node_id.encode())
@@ -164,10 +168,13 @@ impl<S: SessionService> Endpoint<S> {
         let id = self.association_named(from, &group)?;
         let said = control_plane(&group)?;
         let preparing = release_is_prepared(&group)?;
+        self.procedure_is_of(id);
+        self.procedure_enters(Phase::Apply);
         self.associations.describe(id, said);
         if preparing {
             self.prepare_release(id);
         }
+        self.procedure_enters(Phase::Encode);
         let draft = Draft::node(MsgType::AssociationUpdateResponse, frame.sequence)
             .with(&self.config.node_id.encode())
             .with(&accepted())

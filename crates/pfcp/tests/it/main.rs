@@ -19,4 +19,5 @@ mod robust;
 mod roundtrip;
 mod sets;
 mod silence;
+mod traced;
 mod tshark;

@@ -44,6 +44,7 @@ pub(crate) fn check(config: &UpfConfig, findings: &mut Findings) {
     super::store::check(&config.store, findings);
     super::ipfix::check(&config.ipfix, findings);
     super::event_exposure::check(&config.event_exposure, findings);
+    super::otlp::check(&config.otlp, findings);
 }
 
 /// Whether workers may buffer more packets than there are frames to spare.

@@ -7,6 +7,7 @@ mod gtpu;
 mod ipfix;
 mod lan;
 mod node;
+mod otlp;
 pub(crate) mod pfcp;
 mod port;
 mod predefined;
@@ -35,6 +36,7 @@ use self::qos::QosConfig;
 pub(crate) use self::event_exposure::EventExposureConfig;
 pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
 pub(crate) use self::node::{SteerBy, UpfNode};
+pub(crate) use self::otlp::OtlpConfig;
 pub(crate) use self::port::{Role, UpfPort};
 pub(crate) use self::store::{DurabilityConfig, RestartConfig, StoreConfig};
 
@@ -97,6 +99,9 @@ pub(crate) struct UpfConfig {
     /// What sessions carry, for consumers that subscribe to it.
     #[serde(default)]
     pub(crate) event_exposure: EventExposureConfig,
+    /// Traces of PFCP procedures for a collector.
+    #[serde(default)]
+    pub(crate) otlp: OtlpConfig,
 }
 
 impl UpfConfig {

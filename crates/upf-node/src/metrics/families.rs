@@ -57,6 +57,13 @@ families! {
     EXPOSURE_LOST = Counter "kaido_event_exposure_lost_total" []
         "Sessions that have ended and whose last volumes are in no notification, for want of room or as the subscription ended before.";
 
+    OTLP_PROCEDURES = Counter "kaido_otlp_procedures_total" [] "PFCP procedures that an OpenTelemetry collector has taken as traces.";
+    OTLP_LOST = Counter "kaido_otlp_lost_total" ["reason"]
+        "Traced PFCP procedures that no collector has: too many waited (queue_full), it was away or busy for a minute (given_up), or it refused them (refused).";
+    OTLP_FAILURES = Counter "kaido_otlp_failures_total" ["reason"]
+        "Requests to the collector that failed: it was not reached or has not answered (unreachable), or answered that it is busy (busy), or with another error (refused).";
+    OTLP_REJECTED = Counter "kaido_otlp_rejected_spans_total" [] "Spans that the collector has refused of requests that it has taken.";
+
     PFCP_MESSAGES = Counter "kaido_pfcp_messages_total" ["direction", "type"] "PFCP messages, retransmissions included.";
     PFCP_REJECTIONS = Counter "kaido_pfcp_rejections_total" ["cause"] "Requests that were answered with a rejecting cause (TS 29.244 8.2.1).";
     PFCP_DISCARDS = Counter "kaido_pfcp_discards_total" ["reason"] "Messages and datagrams that were dropped without an answer.";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kaido_metrics::{Exposition, Family};
 use kaido_node::board::PortBoard;
 use kaido_node::metrics::one;
+use kaido_otlp::{ExportCounts, Monitor};
 use kaido_upf::control::PathSummary;
 use kaido_upf::node::Node;
 use kaido_upf::record::RecordForm;
@@ -22,6 +23,8 @@ pub(crate) struct Sources {
     pub(crate) node: Arc<Node>,
     /// Of the datapath in the kernel, where there is one.
     pub(crate) kernel: Option<KernelCounters>,
+    /// Of procedures for a collector, where there is one.
+    pub(crate) procedures: Option<Monitor>,
 }
 
 impl Sources {
@@ -47,6 +50,7 @@ impl Sources {
         one(out, &f::STORE_FAILING, journal.is_failing);
         flows(&controls.flows.unwrap_or_default(), out);
         exposure(&controls.exposure.unwrap_or_default(), out);
+        otlp(&self.procedures.as_ref().map(Monitor::counts).unwrap_or_default(), out);
         pfcp(controls, out);
         paths(controls, out);
     }
@@ -121,6 +125,20 @@ fn exposure(counts: &ExposureCounts, out: &mut Exposition) {
         .add(&["refused"], refusing)
         .add(&["no_room"], no_room);
     one(out, &f::EXPOSURE_LOST, of.lost);
+}
+
+fn otlp(counts: &ExportCounts, out: &mut Exposition) {
+    let [unreachable, busy, refusing] = counts.failures;
+    one(out, &f::OTLP_PROCEDURES, counts.exported);
+    out.family(&f::OTLP_LOST)
+        .add(&["queue_full"], counts.queue_full)
+        .add(&["given_up"], counts.given_up)
+        .add(&["refused"], counts.refused);
+    out.family(&f::OTLP_FAILURES)
+        .add(&["unreachable"], unreachable)
+        .add(&["busy"], busy)
+        .add(&["refused"], refusing);
+    one(out, &f::OTLP_REJECTED, counts.rejected_spans);
 }
 
 fn flows(counts: &FlowCounts, out: &mut Exposition) {
@@ -217,7 +235,7 @@ mod tests {
         let board = PortBoard::new(vec![port("n3"), port("n6")]);
         let node = Node::new(settings).unwrap().0;
         let mut out = Exposition::new(Format::Text);
-        Sources { board, node, kernel: None }.render(&controls(), &[], &mut out);
+        Sources { board, node, kernel: None, procedures: None }.render(&controls(), &[], &mut out);
         out.finish()
     }
 
