@@ -13,6 +13,8 @@ struct Model {
     top: &'static str,
     /// Those that differ from the source's.
     parameters: &'static [&'static str],
+    /// Of its ports in glue.cpp.
+    ports: &'static str,
     /// In the order in which they need each other.
     sources: &'static [&'static [&'static str]],
 }
@@ -40,21 +42,58 @@ const TABLE: &[&str] = &[
 ];
 const DECAP: &[&[&str]] = &[GTPU_PACKAGES, STREAMS, TABLE, GTPU, &["gtpu_decap.sv"]];
 const ENCAP: &[&[&str]] = &[GTPU_PACKAGES, STREAMS, TABLE, GTPU, &["gtpu_encap.sv"]];
+const UPF: &[&[&str]] = &[
+    GTPU_PACKAGES,
+    STREAMS,
+    TABLE,
+    GTPU,
+    &["gtpu_decap.sv", "gtpu_encap.sv", "session_usage.sv"],
+    &["axis_skid.sv", "axis_merge.sv", "axis_frame_fifo.sv", "upf_steer.sv", "upf_regs.sv", "upf_top.sv"],
+];
+const ONE_PORT: &str = "Simulated";
+const TWO_PORTS: &str = "SimulatedPorts";
 
 /// A model's place here is its number.
-const MODELS: [Model; 7] = [
-    Model { name: "Gre256", top: "gre_decap", parameters: &["-GDATA_W=256"], sources: GRE },
-    Model { name: "Gre512", top: "gre_decap", parameters: &["-GDATA_W=512"], sources: GRE },
+const MODELS: [Model; 9] = [
+    Model { name: "Gre256", top: "gre_decap", parameters: &["-GDATA_W=256"], ports: ONE_PORT, sources: GRE },
+    Model { name: "Gre512", top: "gre_decap", parameters: &["-GDATA_W=512"], ports: ONE_PORT, sources: GRE },
     Model {
         name: "Gre256Deep",
         top: "gre_decap",
         parameters: &["-GDATA_W=256", "-GWINDOW_BEATS=4", "-GPARSE_CLOCKS=2"],
+        ports: ONE_PORT,
         sources: GRE,
     },
-    Model { name: "Decap256", top: "gtpu_decap", parameters: &["-GDATA_W=256"], sources: DECAP },
-    Model { name: "Decap512", top: "gtpu_decap", parameters: &["-GDATA_W=512"], sources: DECAP },
-    Model { name: "Encap256", top: "gtpu_encap", parameters: &["-GDATA_W=256"], sources: ENCAP },
-    Model { name: "Encap512", top: "gtpu_encap", parameters: &["-GDATA_W=512"], sources: ENCAP },
+    Model {
+        name: "Decap256",
+        top: "gtpu_decap",
+        parameters: &["-GDATA_W=256"],
+        ports: ONE_PORT,
+        sources: DECAP,
+    },
+    Model {
+        name: "Decap512",
+        top: "gtpu_decap",
+        parameters: &["-GDATA_W=512"],
+        ports: ONE_PORT,
+        sources: DECAP,
+    },
+    Model {
+        name: "Encap256",
+        top: "gtpu_encap",
+        parameters: &["-GDATA_W=256"],
+        ports: ONE_PORT,
+        sources: ENCAP,
+    },
+    Model {
+        name: "Encap512",
+        top: "gtpu_encap",
+        parameters: &["-GDATA_W=512"],
+        ports: ONE_PORT,
+        sources: ENCAP,
+    },
+    Model { name: "Upf256", top: "upf_top", parameters: &["-GDATA_W=256"], ports: TWO_PORTS, sources: UPF },
+    Model { name: "Upf512", top: "upf_top", parameters: &["-GDATA_W=512"], ports: TWO_PORTS, sources: UPF },
 ];
 
 fn main() {
@@ -93,7 +132,7 @@ fn main() {
         verilate(model, &rtl, &folder);
         build.include(&folder).files(sources_in(&folder));
         let _ = writeln!(headers, "#include \"{name}.h\"");
-        let _ = writeln!(cases, "case {number}: return new Simulated<{name}>;");
+        let _ = writeln!(cases, "case {number}: return new {}<{name}>;", model.ports);
     }
     let models =
         format!("#ifdef KAIDO_TWIN_HEADERS\n{headers}#endif\n#ifdef KAIDO_TWIN_CASES\n{cases}#endif\n");

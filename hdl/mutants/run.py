@@ -28,6 +28,10 @@ CORES: dict[str, tuple[str | None, str, str]] = {
     "gtpu_decap": ("Decap256", "test_gtpu.py", "gtpu_decap and 256"),
     "gtpu_encap": ("Encap256", "test_gtpu.py", "gtpu_encap and 256"),
     "session_usage": (None, "test_session_usage.py", "6-3"),
+    "axis_merge": (None, "test_axis_merge.py", "3"),
+    "axis_frame_fifo": (None, "test_axis_frame_fifo.py", "2"),
+    "upf_top": (None, "test_upf_top.py", "2-256"),
+    "upf_one_port": (None, "test_upf_top.py", "1-256"),
 }
 # Octets of address space of a bench, and of what builds it.
 MEMORY = 8 << 30

@@ -1,13 +1,14 @@
-// One AXI4-Lite for two slaves: addresses 0x800 to 0x8ff are of the table, all others of the registers. One access of a kind at a
-// time. Both slaves take the address of a write with its data.
+// One AXI4-Lite for several slaves: who uses it says by the address which of them an access is for. One access of a kind at a time.
+// All slaves take the address of a write with its data.
 
 `default_nettype none
 
-module axil_split (
+module axil_split #(
+    parameter int unsigned SLAVES = 2
+) (
     input  wire logic        clk,
     input  wire logic        rst,
 
-    input  wire logic [11:0] s_awaddr,
     input  wire logic        s_awvalid,
     output wire logic        s_awready,
     input  wire logic        s_wvalid,
@@ -15,7 +16,6 @@ module axil_split (
     output wire logic [1:0]  s_bresp,
     output wire logic        s_bvalid,
     input  wire logic        s_bready,
-    input  wire logic [11:0] s_araddr,
     input  wire logic        s_arvalid,
     output wire logic        s_arready,
     output wire logic [31:0] s_rdata,
@@ -23,43 +23,51 @@ module axil_split (
     output wire logic        s_rvalid,
     input  wire logic        s_rready,
 
-    // By slave: 0 the registers, 1 the table. Addresses, data and strobes are those of the master.
-    output wire logic [1:0]       m_wvalid,
-    input  wire logic [1:0]       m_wready,
-    input  wire logic [1:0][1:0]  m_bresp,
-    input  wire logic [1:0]       m_bvalid,
-    output wire logic             m_bready,
-    output wire logic [1:0]       m_arvalid,
-    input  wire logic [1:0]       m_arready,
-    input  wire logic [1:0][31:0] m_rdata,
-    input  wire logic [1:0][1:0]  m_rresp,
-    input  wire logic [1:0]       m_rvalid,
-    output wire logic             m_rready
-);
-    function automatic logic is_table(input logic [3:0] page);
-        return page == 4'h8;
-    endfunction
+    // Which slave the addresses are of, one bit each.
+    input  wire logic [SLAVES-1:0] write_to,
+    input  wire logic [SLAVES-1:0] read_to,
 
-    // A write waits while an answer of the other slave does: answers keep their order.
-    wire logic write_table = is_table(s_awaddr[11:8]);
+    // By slave. Addresses, data and strobes are those of the master.
+    output wire logic [SLAVES-1:0]       m_wvalid,
+    input  wire logic [SLAVES-1:0]       m_wready,
+    input  wire logic [SLAVES-1:0][1:0]  m_bresp,
+    input  wire logic [SLAVES-1:0]       m_bvalid,
+    output wire logic                    m_bready,
+    output wire logic [SLAVES-1:0]       m_arvalid,
+    input  wire logic [SLAVES-1:0]       m_arready,
+    input  wire logic [SLAVES-1:0][31:0] m_rdata,
+    input  wire logic [SLAVES-1:0][1:0]  m_rresp,
+    input  wire logic [SLAVES-1:0]       m_rvalid,
+    output wire logic                    m_rready
+);
+    // A write waits while an answer of another slave does: answers keep their order.
     wire logic write = s_awvalid && s_wvalid && m_bvalid == '0;
-    assign m_wvalid = {write && write_table, write && !write_table};
+    assign m_wvalid = write ? write_to : '0;
     assign s_awready = |(m_wvalid & m_wready);
     assign s_wready = s_awready;
     assign s_bvalid = |m_bvalid;
-    assign s_bresp = m_bvalid[1] ? m_bresp[1] : m_bresp[0];
     assign m_bready = s_bready;
 
     logic reading;
-    wire logic read_table = is_table(s_araddr[11:8]);
-    wire logic read = s_arvalid && !reading;
-    assign m_arvalid = {read && read_table, read && !read_table};
+    assign m_arvalid = s_arvalid && !reading ? read_to : '0;
     assign s_arready = |(m_arvalid & m_arready);
     assign s_rvalid = |m_rvalid;
-    assign s_rresp = m_rvalid[1] ? m_rresp[1] : m_rresp[0];
-    assign s_rdata = m_rvalid[1] ? m_rdata[1] : m_rdata[0];
     assign m_rready = s_rready;
-    wire logic unused_address = &{1'b0, s_awaddr[7:0], s_araddr[7:0]};
+
+    // One slave answers at a time.
+    logic [1:0]  bresp;
+    logic [1:0]  rresp;
+    logic [31:0] rdata;
+    always_comb begin
+        {bresp, rresp, rdata} = '0;
+        for (int unsigned at = 0; at < SLAVES; at++) begin
+            if (m_bvalid[at]) bresp |= m_bresp[at];
+            if (m_rvalid[at]) {rresp, rdata} |= {m_rresp[at], m_rdata[at]};
+        end
+    end
+    assign s_bresp = bresp;
+    assign s_rresp = rresp;
+    assign s_rdata = rdata;
 
     always_ff @(posedge clk) begin
         if (s_arready) reading <= 1'b1;

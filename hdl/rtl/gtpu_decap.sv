@@ -57,6 +57,9 @@ module gtpu_decap
     output wire logic [ID_W-1:0]     event_entry,
     output wire logic [COUNT_W-1:0]  event_octets,
 
+    // What holds for all packets, for who steers frames to this core.
+    output wire settings_t           settings,
+
     input  wire logic [11:0]         s_axil_awaddr,
     input  wire logic                s_axil_awvalid,
     output wire logic                s_axil_awready,
@@ -121,7 +124,6 @@ module gtpu_decap
         walk_t                 walk;
     } state_t;
 
-    wire settings_t                 settings;
     wire route_v4_t [ROUTES_V4-1:0] routes_v4;
     wire route_v6_t [ROUTES_V6-1:0] routes_v6;
     wire hop_t                      hop;
@@ -191,22 +193,10 @@ module gtpu_decap
     wire logic [COUNT_W-1:0] gtpu_len = COUNT_W'(gtpu[15:0]);
     wire logic has_optional = gtpu[26:24] != 3'd0;
 
-    logic                  is_local;
-    logic [ENDPOINT_W-1:0] endpoint;
-    always_comb begin
-        is_local = 1'b0;
-        endpoint = '0;
-        for (int at = int'(LOCALS) - 1; at >= 0; at--) begin
-            if (!outer.is_v6 && settings.is_local_v4[at] && outer.destination[31:0] == settings.local_v4[at]) begin
-                is_local = 1'b1;
-                endpoint = ENDPOINT_W'(at);
-            end
-            if (outer.is_v6 && settings.is_local_v6[at] && outer.destination == settings.local_v6[at]) begin
-                is_local = 1'b1;
-                endpoint = ENDPOINT_W'(int'(LOCALS) + at);
-            end
-        end
-    end
+    wire logic                  is_local;
+    wire logic [ENDPOINT_W-1:0] endpoint;
+    assign {is_local, endpoint} = endpoint_of(settings.is_local_v4, settings.is_local_v6, settings.local_v4,
+        settings.local_v6, outer.is_v6, outer.destination);
 
     always_comb begin
         read[OUTER] = '0;
@@ -537,11 +527,12 @@ module gtpu_decap
     wire logic unused_awready = &{1'b0, regs_awready};
     axil_split split (
         .clk, .rst,
-        .s_awaddr(s_axil_awaddr), .s_awvalid(s_axil_awvalid), .s_awready(s_axil_awready),
+        .s_awvalid(s_axil_awvalid), .s_awready(s_axil_awready),
         .s_wvalid(s_axil_wvalid), .s_wready(s_axil_wready),
         .s_bresp(s_axil_bresp), .s_bvalid(s_axil_bvalid), .s_bready(s_axil_bready),
-        .s_araddr(s_axil_araddr), .s_arvalid(s_axil_arvalid), .s_arready(s_axil_arready),
+        .s_arvalid(s_axil_arvalid), .s_arready(s_axil_arready),
         .s_rdata(s_axil_rdata), .s_rresp(s_axil_rresp), .s_rvalid(s_axil_rvalid), .s_rready(s_axil_rready),
+        .write_to(part_of(s_axil_awaddr[11:8])), .read_to(part_of(s_axil_araddr[11:8])),
         .m_wvalid(bus_wvalid), .m_wready(bus_wready), .m_bresp(bus_bresp), .m_bvalid(bus_bvalid), .m_bready(bus_bready),
         .m_arvalid(bus_arvalid), .m_arready(bus_arready), .m_rdata(bus_rdata), .m_rresp(bus_rresp),
         .m_rvalid(bus_rvalid), .m_rready(bus_rready)

@@ -575,11 +575,12 @@ module gtpu_encap
     wire logic unused_awready = &{1'b0, regs_awready};
     axil_split split (
         .clk, .rst,
-        .s_awaddr(s_axil_awaddr), .s_awvalid(s_axil_awvalid), .s_awready(s_axil_awready),
+        .s_awvalid(s_axil_awvalid), .s_awready(s_axil_awready),
         .s_wvalid(s_axil_wvalid), .s_wready(s_axil_wready),
         .s_bresp(s_axil_bresp), .s_bvalid(s_axil_bvalid), .s_bready(s_axil_bready),
-        .s_araddr(s_axil_araddr), .s_arvalid(s_axil_arvalid), .s_arready(s_axil_arready),
+        .s_arvalid(s_axil_arvalid), .s_arready(s_axil_arready),
         .s_rdata(s_axil_rdata), .s_rresp(s_axil_rresp), .s_rvalid(s_axil_rvalid), .s_rready(s_axil_rready),
+        .write_to(part_of(s_axil_awaddr[11:8])), .read_to(part_of(s_axil_araddr[11:8])),
         .m_wvalid(bus_wvalid), .m_wready(bus_wready), .m_bresp(bus_bresp), .m_bvalid(bus_bvalid), .m_bready(bus_bready),
         .m_arvalid(bus_arvalid), .m_arready(bus_arready), .m_rdata(bus_rdata), .m_rresp(bus_rresp),
         .m_rvalid(bus_rvalid), .m_rready(bus_rready)

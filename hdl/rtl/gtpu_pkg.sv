@@ -132,6 +132,26 @@ package gtpu_pkg;
         logic [LOCALS-1:0][127:0] local_v6;
     } settings_t;
 
+    // Which part of a core an address is of, by its page: the registers, or the table (one bit each).
+    function automatic logic [1:0] part_of(input logic [3:0] page);
+        return page == 4'h8 ? 2'b10 : 2'b01;
+    endfunction
+
+    // Whether a destination is an own address that is used, and which: the first of its family that it equals.
+    function automatic logic [ENDPOINT_W:0] endpoint_of(
+        input logic [LOCALS-1:0] is_local_v4, input logic [LOCALS-1:0] is_local_v6,
+        input logic [LOCALS-1:0][31:0] local_v4, input logic [LOCALS-1:0][127:0] local_v6,
+        input logic is_v6, input logic [127:0] destination
+    );
+        endpoint_of = '0;
+        for (int at = int'(LOCALS) - 1; at >= 0; at--) begin
+            if (!is_v6 && is_local_v4[at] && destination[31:0] == local_v4[at])
+                endpoint_of = {1'b1, ENDPOINT_W'(at)};
+            if (is_v6 && is_local_v6[at] && destination == local_v6[at])
+                endpoint_of = {1'b1, ENDPOINT_W'(int'(LOCALS) + at)};
+        end
+    endfunction
+
     // Addresses that no router forwards to: multicast, limited broadcast, loopback, link-local.
     function automatic logic is_not_routed(input logic is_v6, input logic [127:0] address);
         logic [31:0] low;

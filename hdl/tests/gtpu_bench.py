@@ -2,145 +2,31 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import random
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import cocotb
 import gtpu_golden as golden
-from em_hash import draw_rows
-from streams import OKAY, SLVERR, Bench, Registers, Taker, start, under_pressure
-
-MAP = tomllib.loads((Path(__file__).resolve().parent.parent / "regs.toml").read_text())["gtpu"]
-EVENTS: dict[str, int] = MAP["events"]
-NAMES = {code: name for name, code in EVENTS.items()}
-AT: dict[str, int] = {one["name"]: one["address"] for one in MAP["register"]}
+from gtpu_setup import (
+    AT,
+    BUCKET_BITS,
+    EVENTS,
+    KEY,
+    NAMES,
+    WAYS,
+    configure,
+    high_first,
+    key_bits,
+    mac_words,
+    number,
+    put,
+    put_session,
+)
+from streams import OKAY, SLVERR, Bench, Taker, start, under_pressure
 
 IS_DECAP = os.environ["KAIDO_HDL_CORE"] == "gtpu_decap"
 FRAMES = int(os.environ.get("KAIDO_HDL_FRAMES", "400"))
 SEED = int(os.environ.get("KAIDO_HDL_SEED", "1"))
-COMMAND, RESULT, KEY, VALUE = (AT["table"] + at for at in (0x10, 0x14, 0x20, 0x40))
-START, PUT, ROW = 0, 5, 6
-WAYS, BUCKET_BITS = 4, 6
-KEY_BITS = 40 if IS_DECAP else 72
-
-
-def number(address: str) -> int:
-    """An IP address as a number."""
-    return int(ipaddress.ip_address(address))
-
-
-def fold(total: int) -> int:
-    """A one's-complement sum in 16 bits."""
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total
-
-
-def halves(octets: bytes) -> int:
-    """The sum of the words of 16 bits."""
-    return fold(sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)))
-
-
-async def put(registers: Registers, at: int, *words: int) -> None:
-    """Writes words from an address on."""
-    for place, word in enumerate(words):
-        assert await registers.write(at + 4 * place, word) == OKAY, hex(at + 4 * place)
-
-
-def high_first(value: int) -> list[int]:
-    """Words of 32 bits of a number of 128."""
-    return [value >> shift & 0xFFFFFFFF for shift in (96, 64, 32, 0)]
-
-
-def mac_words(mac: str) -> list[int]:
-    """16 bits and 32."""
-    value = int(mac.replace(":", ""), 16)
-    return [value >> 32, value & 0xFFFFFFFF]
-
-
-async def operate(registers: Registers, command: int) -> None:
-    """An operation of the table, to its end."""
-    await put(registers, COMMAND, command)
-    for _ in range(500):
-        answer, result = await registers.read(RESULT)
-        assert answer == OKAY
-        if not result >> 31:
-            assert result == 0, f"operation {command}: {result}"
-            return
-    raise AssertionError(f"operation {command} does not end")
-
-
-def uplink_words(session: golden.Session) -> tuple[list[int], list[int]]:
-    """Key and value of a tunnel from a gNB."""
-    qfi = 0 if session.qfi is None else 1 << 2 | session.qfi << 3
-    prefix = number(session.prefix) >> 64
-    value = [
-        session.action | qfi | 3 << 9 | 2 << 11 | 5 << 15,
-        number(session.address),
-        prefix & 0xFFFFFFFF,
-        prefix >> 32,
-    ]
-    return [session.teid, 2 if session.outer_v6 else 0], value
-
-
-def downlink_words(session: golden.Session, is_v6: bool) -> tuple[list[int], list[int]]:
-    """Key and value of a tunnel to a gNB."""
-    qfi = 0 if session.qfi is None else 1 << 2 | session.qfi << 3
-    outer = session.outer_v6
-    first = (
-        session.action | qfi | outer << 9 | session.entropy << 10 | outer << 11 | 2 << 12 | session.dscp << 18
-    )
-    local, peer = (golden.LOCAL_V6, golden.PEER_V6) if outer else (golden.LOCAL_V4, golden.PEER_V4)
-    ends = ipaddress.ip_address(local).packed + ipaddress.ip_address(peer).packed
-    ip_sum = (
-        0 if outer else halves(bytes([0x45, session.dscp << 2, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]) + ends)
-    )
-    gtpu = bytes([0x30 if session.qfi is None else 0x34, 255]) + session.teid.to_bytes(4, "big")
-    if session.qfi is not None:
-        gtpu += bytes([0, 0, 0, 0x85, 1, 0, session.qfi, 0])
-    udp_sum = halves(ends + bytes([0, 17]) + (2152).to_bytes(2, "big") + gtpu)
-    value = [first, session.teid, ip_sum | udp_sum << 16, *reversed(high_first(number(peer)))]
-    if is_v6:
-        prefix = number(session.prefix) >> 64
-        return [prefix & 0xFFFFFFFF, prefix >> 32, 1], value
-    return [number(session.address), 0, 0], value
-
-
-async def configure(registers: Registers, rows: bool = True) -> None:
-    """The node and the sessions of the golden model."""
-    await put(registers, AT["control"], 1)
-    await put(registers, AT["packet_max"], golden.PACKET_MAX)
-    await put(registers, AT["mac"], *mac_words(golden.OWN_MAC))
-    await put(registers, AT["locals_v4"], number(golden.LOCAL_V4))
-    await put(registers, AT["locals_v6"], *high_first(number(golden.LOCAL_V6)))
-    # Next hop 2 is the right one, of IPv6 out of tunnels 5.
-    for hop in (2, 5):
-        link = [*mac_words(golden.HOP_MAC), *mac_words(golden.EXIT_MAC)]
-        await put(registers, AT["next_hops"] + 0x10 * hop, *link)
-    if IS_DECAP:
-        route = golden.ROUTE_V4
-        await put(registers, AT["routes_v4"] + 8 * 3, int(route.network_address), int(route.netmask))
-        wide = golden.ROUTE_V6
-        words = [*high_first(int(wide.network_address)), *high_first(int(wide.netmask))]
-        await put(registers, AT["routes_v6"] + 0x20, *words)
-    if rows:
-        for way, ways in enumerate(draw_rows(random.Random(7), KEY_BITS, WAYS, BUCKET_BITS)):
-            for bit, row in enumerate(ways):
-                await put(registers, VALUE, bit << 24 | way << 20 | row)
-                await operate(registers, ROW)
-    await operate(registers, START)
-    for session in golden.SESSIONS:
-        both = [uplink_words(session)] if IS_DECAP else [downlink_words(session, of) for of in (False, True)]
-        for key, value in both:
-            await put(registers, KEY, *key)
-            await put(registers, VALUE, *value)
-            await operate(registers, PUT)
-    # The first own address of each family.
-    await put(registers, AT["control"], 1 | 1 << 4 | 1 << 6)
 
 
 def check(cases: list[golden.Case], bench: Bench, out: Taker, host: Taker) -> None:
@@ -169,7 +55,7 @@ def check(cases: list[golden.Case], bench: Bench, out: Taker, host: Taker) -> No
 async def frames_come_out_as_the_golden_model_says(dut: Any) -> None:
     """All kinds of packets under all kinds of back-pressure."""
     bench, registers, out, host = await start(dut, SEED)
-    await configure(registers)
+    await configure(registers, IS_DECAP)
 
     def cases() -> list[golden.Case]:
         return [golden.case(bench.rng, IS_DECAP) for _ in range(FRAMES // 5)]
@@ -186,7 +72,7 @@ async def reset_in_the_middle_of_a_packet_leaves_nothing(dut: Any) -> None:
     bench, registers, out, host = await start(dut, SEED + 1)
     for attempt in range(5):
         # The rows of the hash outlast a reset.
-        await configure(registers, rows=attempt == 0)
+        await configure(registers, IS_DECAP, rows=attempt == 0)
         out.waits, host.waits, bench.gaps = bench.rng.random() / 2, bench.rng.random() / 2, 0.2
         cases = [golden.case(bench.rng, IS_DECAP) for _ in range(6)]
         for case in cases[:-1]:
@@ -222,7 +108,7 @@ async def reset_in_the_middle_of_a_packet_leaves_nothing(dut: Any) -> None:
 async def frames_with_errors_are_marked(dut: Any) -> None:
     """What cannot be taken back is marked at its end; a session that changes holds from then on."""
     bench, registers, out, host = await start(dut, SEED + 2)
-    await configure(registers)
+    await configure(registers, IS_DECAP)
     cases: list[golden.Case] = []
     while len(cases) < 12:
         case = golden.case(bench.rng, IS_DECAP)
@@ -239,11 +125,7 @@ async def frames_with_errors_are_marked(dut: Any) -> None:
     # What a change does is seen by the next packet.
     session = golden.SESSIONS[0]
     bench.events.clear()
-    for of in (False, True):
-        key, value = uplink_words(session) if IS_DECAP else downlink_words(session, of)
-        await put(registers, KEY, *key)
-        await put(registers, VALUE, value[0] & ~3 | golden.DROP, *value[1:])
-        await operate(registers, PUT)
+    await put_session(registers, session, IS_DECAP, golden.DROP)
     while True:
         case = golden.case(bench.rng, IS_DECAP)
         if case.event == "forwarded" and case.about.startswith("Session(number=1,"):
@@ -321,7 +203,10 @@ async def the_bus_answers_errors_with_slverr(dut: Any) -> None:
     assert await registers.read(AT["mac"] + 4) == (OKAY, 0x0405_0607)
     # The table behind the same bus.
     assert await registers.read(AT["table"]) == (OKAY, 0x4B454D31)
-    assert await registers.read(AT["table"] + 4) == (OKAY, BUCKET_BITS << 24 | WAYS << 16 | KEY_BITS)
+    assert await registers.read(AT["table"] + 4) == (
+        OKAY,
+        BUCKET_BITS << 24 | WAYS << 16 | key_bits(IS_DECAP),
+    )
     assert await registers.write(KEY, 0x1234_5678) == OKAY
     assert await registers.read(KEY) == (OKAY, 0x1234_5678)
     assert await registers.read(AT["packet_max"]) == (OKAY, 1530)

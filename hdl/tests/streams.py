@@ -7,6 +7,7 @@ valid and ready there is taken at the next rising edge.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -63,6 +64,53 @@ class Taker:
         """Reset has ended what there was."""
         self.octets, self.shown = b"", None
         self.frames.clear()
+
+
+@dataclass
+class Giver:
+    """A stream that goes into the core: what is put into it is sent, a beat in a clock or after gaps."""
+
+    dut: Any
+    prefix: str
+    gaps: float = 0.0
+    beats: deque[tuple[bytes, bool, bool]] = field(default_factory=deque)
+    is_offered: bool = False
+    #: Clocks in which a beat was offered and not taken.
+    waited: int = 0
+
+    def put(self, frame: bytes, error: bool = False) -> None:
+        """A frame to be sent, and whether it has an error."""
+        width = len(getattr(self.dut, f"{self.prefix}_tkeep"))
+        for at in range(0, len(frame), width):
+            last = at + width >= len(frame)
+            self.beats.append((frame[at : at + width], last, error and last))
+
+    def drive(self, rng: random.Random) -> None:
+        """Offers a beat or not in this clock; what was offered stays until it is taken."""
+        offers = bool(self.beats) and (self.is_offered or rng.random() >= self.gaps)
+        getattr(self.dut, f"{self.prefix}_tvalid").value = int(offers)
+        if offers and not self.is_offered:
+            part, last, error = self.beats[0]
+            width = len(getattr(self.dut, f"{self.prefix}_tkeep"))
+            # Octets that are not kept may be anything.
+            filled = part + rng.randbytes(width - len(part))
+            getattr(self.dut, f"{self.prefix}_tdata").value = int.from_bytes(filled, "little")
+            getattr(self.dut, f"{self.prefix}_tkeep").value = (1 << len(part)) - 1
+            getattr(self.dut, f"{self.prefix}_tlast").value = int(last)
+            getattr(self.dut, f"{self.prefix}_tuser").value = int(error)
+        self.is_offered = offers
+
+    def watch(self) -> None:
+        """Whether what is offered is taken."""
+        if self.is_offered and int(getattr(self.dut, f"{self.prefix}_tready").value):
+            self.beats.popleft()
+            self.is_offered = False
+        self.waited += self.is_offered
+
+    def clear(self) -> None:
+        """Reset has ended what there was."""
+        self.beats.clear()
+        self.is_offered, self.waited = False, 0
 
 
 @dataclass
@@ -162,11 +210,14 @@ class Registers:
 
     dut: Any
     rng: random.Random
+    #: Where they begin on the bus.
+    base: int = 0
 
     async def write(self, address: int, value: int, strobe: int = 0xF) -> int:
         """Writes a register; the answer."""
         dut, rng = self.dut, self.rng
-        dut.s_axil_awaddr.value, dut.s_axil_wdata.value, dut.s_axil_wstrb.value = address, value, strobe
+        dut.s_axil_awaddr.value = self.base + address
+        dut.s_axil_wdata.value, dut.s_axil_wstrb.value = value, strobe
         later = {"awvalid": rng.choice([0, 0, 3]), "wvalid": rng.choice([0, 0, 3])}
         open_channels = set(later)
         dut.s_axil_bready.value = 0
@@ -197,7 +248,7 @@ class Registers:
     async def read(self, address: int) -> tuple[int, int]:
         """Reads a register; the answer and the value."""
         dut, rng = self.dut, self.rng
-        dut.s_axil_araddr.value = address
+        dut.s_axil_araddr.value = self.base + address
         is_open = True
         answer = None
         for _ in range(100):

@@ -6,7 +6,10 @@ use std::ptr::NonNull;
 /// Octets of the widest data bus.
 pub(crate) const BUS_MAX: usize = 64;
 
-/// What a core is given in a clock; `glue.cpp` has the same.
+/// Ports of the core that has most; `glue.cpp` has the same.
+const PORTS: usize = 2;
+
+/// What a port of a core is given in a clock; `glue.cpp` has the same.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Inputs {
@@ -121,12 +124,19 @@ impl Model {
         NonNull::new(unsafe { kaido_twin_new(which) }).map(Self)
     }
 
-    /// One clock: what the core shows with these inputs, before the edge.
+    /// One clock of a core with one port: what it shows with these inputs, before the edge.
     pub(crate) fn clock(&mut self, inputs: &Inputs) -> Outputs {
-        let mut outputs = Outputs::NONE;
+        let [outputs, _] = self.clock_ports(&[*inputs, Inputs::IDLE]);
+        outputs
+    }
+
+    /// The same of a core with two. Reset, registers and the host are with the first.
+    pub(crate) fn clock_ports(&mut self, inputs: &[Inputs; PORTS]) -> [Outputs; PORTS] {
+        let mut outputs = [Outputs::NONE; PORTS];
         // SAFETY: The core lives as long as `self` and is used by one thread, for `&mut self` is unique. Both structs have the
-        // layout that glue.cpp declares, and the function keeps no pointer. A bool is an octet of 0 or 1 there.
-        unsafe { kaido_twin_clock(self.0.as_ptr(), &raw const *inputs, &raw mut outputs) };
+        // layout that glue.cpp declares, which uses `PORTS` of each at most, and the function keeps no pointer. A bool is an octet
+        // of 0 or 1 there.
+        unsafe { kaido_twin_clock(self.0.as_ptr(), inputs.as_ptr(), outputs.as_mut_ptr()) };
         outputs
     }
 }

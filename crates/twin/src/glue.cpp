@@ -31,9 +31,50 @@ namespace {
 
 struct Core {
     virtual ~Core() = default;
-    virtual void clock(const Inputs &in, Outputs &out) = 0;
+    // Of two ports; a core with one uses the first.
+    virtual void clock(const Inputs *ins, Outputs *outs) = 0;
 };
 
+// Verilator names ports as the core does; the two forms differ in the names of their streams.
+template <typename Stream, typename Keep>
+void give(const Inputs &in, Stream &data, Keep &keep) {
+    std::memcpy(&data, in.data, sizeof data);
+    keep = static_cast<Keep>(in.keep);
+}
+
+template <typename Model>
+void give_bus(Model &m, const Inputs &in) {
+    m.s_axil_awaddr = in.awaddr;
+    m.s_axil_awvalid = in.awvalid;
+    m.s_axil_wdata = in.wdata;
+    m.s_axil_wstrb = in.wstrb;
+    m.s_axil_wvalid = in.wvalid;
+    m.s_axil_bready = in.bready;
+    m.s_axil_araddr = in.araddr;
+    m.s_axil_arvalid = in.arvalid;
+    m.s_axil_rready = in.rready;
+    m.host_axis_tready = in.host_ready;
+    m.rst = in.reset;
+}
+
+template <typename Model>
+void take_bus(const Model &m, Outputs &out) {
+    std::memcpy(out.host_data, &m.host_axis_tdata, sizeof m.host_axis_tdata);
+    out.host_keep = m.host_axis_tkeep;
+    out.host_valid = m.host_axis_tvalid;
+    out.host_last = m.host_axis_tlast;
+    out.host_user = m.host_axis_tuser;
+    out.awready = m.s_axil_awready;
+    out.wready = m.s_axil_wready;
+    out.bresp = m.s_axil_bresp;
+    out.bvalid = m.s_axil_bvalid;
+    out.arready = m.s_axil_arready;
+    out.rdata = m.s_axil_rdata;
+    out.rresp = m.s_axil_rresp;
+    out.rvalid = m.s_axil_rvalid;
+}
+
+// A core with one port, s_axis and m_axis.
 template <typename Model>
 struct Simulated : Core {
     VerilatedContext context;
@@ -41,48 +82,68 @@ struct Simulated : Core {
 
     ~Simulated() override { model.final(); }
 
-    void clock(const Inputs &in, Outputs &out) override {
+    void clock(const Inputs *ins, Outputs *outs) override {
+        const Inputs &in = ins[0];
+        Outputs &out = outs[0];
         Model &m = model;
-        std::memcpy(&m.s_axis_tdata, in.data, sizeof m.s_axis_tdata);
-        m.s_axis_tkeep = static_cast<decltype(+m.s_axis_tkeep)>(in.keep);
+        give(in, m.s_axis_tdata, m.s_axis_tkeep);
         m.s_axis_tvalid = in.valid;
         m.s_axis_tlast = in.last;
         m.s_axis_tuser = in.user;
         m.m_axis_tready = in.out_ready;
-        m.host_axis_tready = in.host_ready;
-        m.s_axil_awaddr = in.awaddr;
-        m.s_axil_awvalid = in.awvalid;
-        m.s_axil_wdata = in.wdata;
-        m.s_axil_wstrb = in.wstrb;
-        m.s_axil_wvalid = in.wvalid;
-        m.s_axil_bready = in.bready;
-        m.s_axil_araddr = in.araddr;
-        m.s_axil_arvalid = in.arvalid;
-        m.s_axil_rready = in.rready;
-        m.rst = in.reset;
+        give_bus(m, in);
         m.clk = 0;
         m.eval();
         std::memcpy(out.out_data, &m.m_axis_tdata, sizeof m.m_axis_tdata);
-        std::memcpy(out.host_data, &m.host_axis_tdata, sizeof m.host_axis_tdata);
         out.out_keep = m.m_axis_tkeep;
-        out.host_keep = m.host_axis_tkeep;
         out.ready = m.s_axis_tready;
         out.out_valid = m.m_axis_tvalid;
         out.out_last = m.m_axis_tlast;
         out.out_user = m.m_axis_tuser;
-        out.host_valid = m.host_axis_tvalid;
-        out.host_last = m.host_axis_tlast;
-        out.host_user = m.host_axis_tuser;
-        out.awready = m.s_axil_awready;
-        out.wready = m.s_axil_wready;
-        out.bresp = m.s_axil_bresp;
-        out.bvalid = m.s_axil_bvalid;
-        out.arready = m.s_axil_arready;
-        out.rdata = m.s_axil_rdata;
-        out.rresp = m.s_axil_rresp;
-        out.rvalid = m.s_axil_rvalid;
+        take_bus(m, out);
         out.event_valid = m.event_valid;
         out.event_code = m.event_code;
+        m.clk = 1;
+        m.eval();
+    }
+};
+
+// A core with two ports, n3 and n6.
+template <typename Model>
+struct SimulatedPorts : Core {
+    VerilatedContext context;
+    Model model{&context};
+
+    ~SimulatedPorts() override { model.final(); }
+
+    void clock(const Inputs *ins, Outputs *outs) override {
+        Model &m = model;
+        give(ins[0], m.s_n3_axis_tdata, m.s_n3_axis_tkeep);
+        m.s_n3_axis_tvalid = ins[0].valid;
+        m.s_n3_axis_tlast = ins[0].last;
+        m.s_n3_axis_tuser = ins[0].user;
+        m.m_n3_axis_tready = ins[0].out_ready;
+        give(ins[1], m.s_n6_axis_tdata, m.s_n6_axis_tkeep);
+        m.s_n6_axis_tvalid = ins[1].valid;
+        m.s_n6_axis_tlast = ins[1].last;
+        m.s_n6_axis_tuser = ins[1].user;
+        m.m_n6_axis_tready = ins[1].out_ready;
+        give_bus(m, ins[0]);
+        m.clk = 0;
+        m.eval();
+        std::memcpy(outs[0].out_data, &m.m_n3_axis_tdata, sizeof m.m_n3_axis_tdata);
+        outs[0].out_keep = m.m_n3_axis_tkeep;
+        outs[0].ready = m.s_n3_axis_tready;
+        outs[0].out_valid = m.m_n3_axis_tvalid;
+        outs[0].out_last = m.m_n3_axis_tlast;
+        outs[0].out_user = m.m_n3_axis_tuser;
+        std::memcpy(outs[1].out_data, &m.m_n6_axis_tdata, sizeof m.m_n6_axis_tdata);
+        outs[1].out_keep = m.m_n6_axis_tkeep;
+        outs[1].ready = m.s_n6_axis_tready;
+        outs[1].out_valid = m.m_n6_axis_tvalid;
+        outs[1].out_last = m.m_n6_axis_tlast;
+        outs[1].out_user = m.m_n6_axis_tuser;
+        take_bus(m, outs[0]);
         m.clk = 1;
         m.eval();
     }
@@ -104,7 +165,7 @@ Core *kaido_twin_new(std::uint32_t which) {
 
 void kaido_twin_free(Core *core) { delete core; }
 
-void kaido_twin_clock(Core *core, const Inputs *in, Outputs *out) { core->clock(*in, *out); }
+void kaido_twin_clock(Core *core, const Inputs *ins, Outputs *outs) { core->clock(ins, outs); }
 }
 
 // What verilated.cpp asks the program for.

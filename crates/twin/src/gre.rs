@@ -6,6 +6,7 @@ use kaido_engine::PortId;
 use kaido_gre::{RuleTotals, Settings};
 
 use self::registers::{Image, address};
+use crate::bus::Bus;
 use crate::simulation::Simulation;
 use crate::{BusError, Outcome, Pressure, Timing, TwinError};
 

@@ -1,12 +1,13 @@
 //! The GTP-U cores, `gtpu_decap` and `gtpu_encap`: their settings, their sessions, and what becomes of frames.
 
-mod registers;
-mod session;
+pub(crate) mod registers;
+pub(crate) mod session;
 
 use std::net::IpAddr;
 
 use self::registers::address;
 use self::session::Table;
+use crate::bus::Bus;
 use crate::simulation::Simulation;
 use crate::{BusError, CoreEvent, Outcome, Pressure, Timing, TwinError};
 
@@ -173,10 +174,7 @@ impl GtpuCore {
     /// # Errors
     /// The core has no room for them, or refuses a write.
     pub fn configure(&mut self, settings: &Settings) -> Result<(), SetupError> {
-        for (address, value) in registers::writes(settings, self.direction)? {
-            self.simulation.write(address, value)?;
-        }
-        Ok(())
+        registers::configure(&mut self.simulation, settings, self.direction)
     }
 
     /// Adds a session, or changes what it does.

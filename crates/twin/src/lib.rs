@@ -8,6 +8,7 @@
 //! ```
 //! Without verilator at build time there is no core: [`GreCore::new`] says so, and tests are skipped by name.
 
+mod bus;
 #[cfg(cores)]
 #[allow(unsafe_code, reason = "C++ behind C functions; argued at each block")]
 mod ffi;
@@ -19,6 +20,7 @@ mod outcome;
 mod pressure;
 #[cfg_attr(not(cores), path = "absent.rs")]
 mod simulation;
+pub mod upf;
 
 pub use gre::{Event, GreCore, Size, Unfit};
 pub use outcome::{BusError, CoreEvent, Disposition, Outcome, Timing, TwinError};

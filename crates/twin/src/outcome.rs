@@ -70,6 +70,9 @@ pub enum Disposition {
     Dropped,
 }
 
+/// A frame that left, and tuser of its last beat.
+pub(crate) type Marked = (Vec<u8>, u8);
+
 /// What became of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome<E> {

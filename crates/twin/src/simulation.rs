@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 
+use crate::bus::Bus;
 use crate::ffi::{BUS_MAX, Inputs, Model, Outputs};
+use crate::outcome::Marked;
 use crate::{BusError, CoreEvent, Disposition, Outcome, Pressure, Timing, TwinError};
 
 /// Clocks without any beat after which a run is given up; counters are cleared in far less.
 const STUCK_CLOCKS: u64 = 2000;
+/// Clocks without any beat after which all that was to leave has left: a host that seldom takes one is waited for.
+const QUIET_CLOCKS: u64 = 1000;
 /// Clocks in which an access to a register is answered.
 const BUS_CLOCKS: usize = 64;
 const OKAY: u8 = 0;
@@ -35,34 +39,6 @@ impl Simulation {
         }
     }
 
-    /// Writes a register.
-    pub(crate) fn write(&mut self, address: u32, value: u32) -> Result<(), BusError> {
-        let mut inputs =
-            Inputs { awaddr: address, wdata: value, awvalid: true, wvalid: true, ..Inputs::IDLE };
-        for _ in 0..BUS_CLOCKS {
-            let shown = self.model.clock(&inputs);
-            inputs.awvalid &= shown.awready == 0;
-            inputs.wvalid &= shown.wready == 0;
-            if shown.bvalid != 0 {
-                return if shown.bresp == OKAY { Ok(()) } else { Err(BusError::Refused(address)) };
-            }
-        }
-        Err(BusError::NoAnswer(address))
-    }
-
-    /// Reads a register.
-    pub(crate) fn read(&mut self, address: u32) -> Result<u32, BusError> {
-        let mut inputs = Inputs { araddr: address, arvalid: true, ..Inputs::IDLE };
-        for _ in 0..BUS_CLOCKS {
-            let shown = self.model.clock(&inputs);
-            inputs.arvalid &= shown.arready == 0;
-            if shown.rvalid != 0 {
-                return if shown.rresp == OKAY { Ok(shown.rdata) } else { Err(BusError::Refused(address)) };
-            }
-        }
-        Err(BusError::NoAnswer(address))
-    }
-
     /// Passes frames, back to back as far as `pressure` lets them, and says what became of each, in their order.
     pub(crate) fn run<E: CoreEvent>(
         &mut self,
@@ -72,38 +48,27 @@ impl Simulation {
         if frames.iter().any(Vec::is_empty) {
             return Err(TwinError::Empty);
         }
-        let beat_len = self.octets;
         let mut run = Run::default();
-        let mut beats =
-            frames.iter().flat_map(|frame| frame.chunks(beat_len).zip(last_of(frame.len(), beat_len)));
-        let (mut at, mut frame_starts) = (beats.next(), true);
-        let mut offered = false;
+        let mut giver = Giver::new(beats(frames, self.octets));
+        let mut frame_starts = true;
         let (mut clock, mut moved, mut began) = (0, 0, None);
         while run.events.len() < frames.len() {
             if clock - moved > STUCK_CLOCKS {
                 return Err(TwinError::Stuck(run.events.len(), frames.len()));
             }
-            let (offers, out_ready, host_ready) = pressure.clock();
-            // What was offered stays until it is taken.
-            offered = at.is_some() && (offered || offers);
-            let mut inputs = Inputs { valid: offered, out_ready, host_ready, ..Inputs::IDLE };
-            if let (true, Some((octets, last))) = (offered, at) {
-                inputs.data[..octets.len()].copy_from_slice(octets);
-                inputs.keep = u64::MAX >> (64 - octets.len());
-                inputs.last = last;
-            }
+            let inputs = giver.inputs(pressure.clock());
             let shown = self.model.clock(&inputs);
             run.watch(clock, &inputs, &shown)?;
-            if offered && shown.ready != 0 {
+            if giver.is_taken(&shown) {
                 began.get_or_insert(clock);
                 if frame_starts {
                     run.came.push(clock);
                 }
                 frame_starts = inputs.last;
                 run.timing.beats_in += 1;
-                (at, offered, moved) = (beats.next(), false, clock);
+                moved = clock;
             } else {
-                run.timing.waited += u64::from(offered);
+                run.timing.waited += u64::from(inputs.valid);
             }
             if shown.event_valid != 0 || shown.out_valid != 0 || shown.host_valid != 0 {
                 moved = clock;
@@ -120,12 +85,123 @@ impl Simulation {
         }
         run.outcomes()
     }
+
+    /// Passes frames of two ports at once, back to back as far as `pressure` lets them: what leaves by each port and to the host,
+    /// with tuser of the last beat.
+    pub(crate) fn run_ports(
+        &mut self,
+        frames: [&[Vec<u8>]; 2],
+        mut pressure: Pressure,
+    ) -> Result<[Vec<Marked>; 3], TwinError> {
+        if frames.into_iter().flatten().any(Vec::is_empty) {
+            return Err(TwinError::Empty);
+        }
+        let mut givers = frames.map(|frames| Giver::new(beats(frames, self.octets)));
+        let mut takers = <[Taker; 3]>::default();
+        let (mut clock, mut moved) = (0, 0);
+        while clock - moved < QUIET_CLOCKS {
+            let inputs = givers.each_mut().map(|giver| giver.inputs(pressure.clock()));
+            let shown = self.model.clock_ports(&inputs);
+            let watched = [
+                ("m_n3_axis", out_beat(&shown[0]), inputs[0].out_ready),
+                ("m_n6_axis", out_beat(&shown[1]), inputs[1].out_ready),
+                ("host_axis", host_beat(&shown[0]), inputs[0].host_ready),
+            ];
+            for (taker, (name, beat, ready)) in takers.iter_mut().zip(watched) {
+                taker.watch(clock, beat, ready).map_err(|fault| TwinError::Protocol(name, fault))?;
+                if beat.is_some() && ready {
+                    moved = clock;
+                }
+            }
+            for (giver, shown) in givers.iter_mut().zip(&shown) {
+                if giver.is_taken(shown) {
+                    moved = clock;
+                }
+            }
+            clock += 1;
+        }
+        let open: usize = takers.iter().map(|taker| taker.octets.len()).sum();
+        if open > 0 || givers.iter().any(|giver| giver.next.is_some()) {
+            return Err(TwinError::Contradiction(format!(
+                "nothing moves, and {open} octets of frames have left"
+            )));
+        }
+        Ok(takers.map(|taker| taker.frames.into_iter().map(|left| (left.octets, left.user)).collect()))
+    }
 }
 
-/// For each beat of a frame, whether it is the last.
-fn last_of(frame_len: usize, beat_len: usize) -> impl Iterator<Item = bool> {
-    let beats = frame_len.div_ceil(beat_len);
-    (1..=beats).map(move |beat| beat == beats)
+impl Bus for Simulation {
+    fn write(&mut self, address: u32, value: u32) -> Result<(), BusError> {
+        let mut inputs =
+            Inputs { awaddr: address, wdata: value, awvalid: true, wvalid: true, ..Inputs::IDLE };
+        for _ in 0..BUS_CLOCKS {
+            let shown = self.model.clock(&inputs);
+            inputs.awvalid &= shown.awready == 0;
+            inputs.wvalid &= shown.wready == 0;
+            if shown.bvalid != 0 {
+                return if shown.bresp == OKAY { Ok(()) } else { Err(BusError::Refused(address)) };
+            }
+        }
+        Err(BusError::NoAnswer(address))
+    }
+
+    fn read(&mut self, address: u32) -> Result<u32, BusError> {
+        let mut inputs = Inputs { araddr: address, arvalid: true, ..Inputs::IDLE };
+        for _ in 0..BUS_CLOCKS {
+            let shown = self.model.clock(&inputs);
+            inputs.arvalid &= shown.arready == 0;
+            if shown.rvalid != 0 {
+                return if shown.rresp == OKAY { Ok(shown.rdata) } else { Err(BusError::Refused(address)) };
+            }
+        }
+        Err(BusError::NoAnswer(address))
+    }
+}
+
+/// A beat's octets, and whether it is the last of its frame.
+type Part<'frames> = (&'frames [u8], bool);
+
+/// The beats of frames, one after the other.
+fn beats(frames: &[Vec<u8>], beat_len: usize) -> impl Iterator<Item = Part<'_>> {
+    frames.iter().flat_map(move |frame| {
+        let last = frame.len().div_ceil(beat_len) - 1;
+        frame.chunks(beat_len).enumerate().map(move |(number, octets)| (octets, number == last))
+    })
+}
+
+/// A stream that goes into the core.
+struct Giver<'frames, Beats> {
+    beats: Beats,
+    /// The beat that is offered, or will be.
+    next: Option<Part<'frames>>,
+    is_offered: bool,
+}
+
+impl<'frames, Beats: Iterator<Item = Part<'frames>>> Giver<'frames, Beats> {
+    fn new(mut beats: Beats) -> Self {
+        Self { next: beats.next(), beats, is_offered: false }
+    }
+
+    /// What the core is given where these offer and are ready. What was offered stays until it is taken.
+    fn inputs(&mut self, (offers, out_ready, host_ready): (bool, bool, bool)) -> Inputs {
+        self.is_offered = self.next.is_some() && (self.is_offered || offers);
+        let mut inputs = Inputs { valid: self.is_offered, out_ready, host_ready, ..Inputs::IDLE };
+        if let (true, Some((octets, last))) = (self.is_offered, self.next) {
+            inputs.data[..octets.len()].copy_from_slice(octets);
+            inputs.keep = u64::MAX >> (64 - octets.len());
+            inputs.last = last;
+        }
+        inputs
+    }
+
+    /// Whether what was offered is taken.
+    fn is_taken(&mut self, shown: &Outputs) -> bool {
+        let is_taken = self.is_offered && shown.ready != 0;
+        if is_taken {
+            (self.next, self.is_offered) = (self.beats.next(), false);
+        }
+        is_taken
+    }
 }
 
 /// A frame that left.
@@ -154,6 +230,24 @@ struct Beat {
     keep: u64,
     last: bool,
     user: u8,
+}
+
+/// What is shown to the taker of what passes.
+fn out_beat(shown: &Outputs) -> Option<Beat> {
+    let beat =
+        Beat { data: shown.out_data, keep: shown.out_keep, last: shown.out_last != 0, user: shown.out_user };
+    (shown.out_valid != 0).then_some(beat)
+}
+
+/// What is shown to the host.
+fn host_beat(shown: &Outputs) -> Option<Beat> {
+    let beat = Beat {
+        data: shown.host_data,
+        keep: shown.host_keep,
+        last: shown.host_last != 0,
+        user: shown.host_user,
+    };
+    (shown.host_valid != 0).then_some(beat)
 }
 
 impl Taker {
@@ -191,21 +285,9 @@ struct Run {
 
 impl Run {
     fn watch(&mut self, clock: u64, inputs: &Inputs, shown: &Outputs) -> Result<(), TwinError> {
-        let out = Beat {
-            data: shown.out_data,
-            keep: shown.out_keep,
-            last: shown.out_last != 0,
-            user: shown.out_user,
-        };
-        let host = Beat {
-            data: shown.host_data,
-            keep: shown.host_keep,
-            last: shown.host_last != 0,
-            user: shown.host_user,
-        };
         let watched = [
-            ("m_axis", self.out.watch(clock, (shown.out_valid != 0).then_some(out), inputs.out_ready)),
-            ("host_axis", self.host.watch(clock, (shown.host_valid != 0).then_some(host), inputs.host_ready)),
+            ("m_axis", self.out.watch(clock, out_beat(shown), inputs.out_ready)),
+            ("host_axis", self.host.watch(clock, host_beat(shown), inputs.host_ready)),
         ];
         self.timing.beats_out += u64::from(shown.out_valid != 0 && inputs.out_ready);
         if shown.event_valid != 0 {

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use super::{Direction, NextHop, Settings, SetupError, Width};
+use crate::bus::Bus;
 
 /// Addresses of registers.
-pub(super) mod address {
+pub(crate) mod address {
     pub(crate) const CONTROL: u32 = 0x008;
     pub(crate) const PACKET_MAX: u32 = 0x00c;
     pub(crate) const MAC_HIGH: u32 = 0x010;
@@ -75,8 +76,20 @@ fn routes(settings: &Settings, is_v4: bool, room: usize) -> Result<Vec<[u128; 2]
     Ok(routes)
 }
 
+/// Writes the settings.
+pub(crate) fn configure(
+    bus: &mut impl Bus,
+    settings: &Settings,
+    direction: Direction,
+) -> Result<(), SetupError> {
+    for (address, value) in writes(settings, direction)? {
+        bus.write(address, value)?;
+    }
+    Ok(())
+}
+
 /// The settings as writes. What is written first lets no packet be of a tunnel until all is there.
-pub(super) fn writes(settings: &Settings, direction: Direction) -> Result<Vec<(u32, u32)>, SetupError> {
+fn writes(settings: &Settings, direction: Direction) -> Result<Vec<(u32, u32)>, SetupError> {
     let ecn = u32::from(settings.ecn);
     let [mac_high, mac_low] = halves(settings.mac);
     let mut writes = vec![

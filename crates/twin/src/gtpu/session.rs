@@ -7,7 +7,7 @@ use kaido_wire::{IpProtocol, checksum, gtpu};
 use super::registers::{FIRST_V6, address, words};
 use super::{Direction, Settings};
 use crate::BusError;
-use crate::simulation::Simulation;
+use crate::bus::Bus;
 
 /// What a session's rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn qfi_bits(qfi: Option<u8>) -> u32 {
 
 impl Uplink {
     /// Key and value, the low words first.
-    pub(super) fn words(&self, settings: &Settings) -> Result<(Vec<u32>, Vec<u32>), SessionError> {
+    pub(crate) fn words(&self, settings: &Settings) -> Result<(Vec<u32>, Vec<u32>), SessionError> {
         let place = place_of(settings, self.local)?;
         let endpoint = if self.local.is_ipv4() { place } else { place + FIRST_V6 };
         let [hop_v4, hop_v6] = self.next_hops.map(u32::from);
@@ -128,7 +128,7 @@ impl Uplink {
 
 impl Ue {
     /// The low word first.
-    pub(super) fn key(self) -> Vec<u32> {
+    pub(crate) fn key(self) -> Vec<u32> {
         match self {
             Self::Ipv4(address) => vec![address.to_bits(), 0, 0],
             Self::Ipv6(prefix) => {
@@ -141,7 +141,7 @@ impl Ue {
 
 impl Downlink {
     /// The value, the low word first.
-    pub(super) fn words(&self, settings: &Settings) -> Result<Vec<u32>, SessionError> {
+    pub(crate) fn words(&self, settings: &Settings) -> Result<Vec<u32>, SessionError> {
         let place = place_of(settings, self.local)?;
         let first = self.action as u32
             | qfi_bits(self.qfi)
@@ -212,15 +212,15 @@ const POLLS: usize = 1000;
 
 /// The table of a core.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Bits of a key.
     key_bits: u32,
     has_rows: bool,
-    pub(super) is_started: bool,
+    pub(crate) is_started: bool,
 }
 
 impl Table {
-    pub(super) fn of(direction: Direction) -> Self {
+    pub(crate) fn of(direction: Direction) -> Self {
         let key_bits = match direction {
             Direction::Decap => 40,
             Direction::Encap => 72,
@@ -229,45 +229,40 @@ impl Table {
     }
 
     /// Adds a key, or changes its value.
-    pub(super) fn put(
-        &mut self,
-        simulation: &mut Simulation,
-        key: &[u32],
-        value: &[u32],
-    ) -> Result<(), SessionError> {
-        self.start(simulation)?;
+    pub(crate) fn put(&mut self, bus: &mut impl Bus, key: &[u32], value: &[u32]) -> Result<(), SessionError> {
+        self.start(bus)?;
         for (base, words) in [(register::KEY, key), (register::VALUE, value)] {
             for (at, &word) in (address::TABLE + base..).step_by(4).zip(words) {
-                simulation.write(at, word)?;
+                bus.write(at, word)?;
             }
         }
-        operate(simulation, PUT)
+        operate(bus, PUT)
     }
 
     /// Loads the hash, whose rows outlast a reset, and starts the table.
-    fn start(&mut self, simulation: &mut Simulation) -> Result<(), SessionError> {
+    fn start(&mut self, bus: &mut impl Bus) -> Result<(), SessionError> {
         if self.is_started {
             return Ok(());
         }
         if !self.has_rows {
             for way in 0..WAYS {
                 for (bit, row) in (0u32..).zip(rows(way, self.key_bits)) {
-                    simulation.write(address::TABLE + register::VALUE, bit << 24 | way << 20 | row)?;
-                    operate(simulation, ROW)?;
+                    bus.write(address::TABLE + register::VALUE, bit << 24 | way << 20 | row)?;
+                    operate(bus, ROW)?;
                 }
             }
             self.has_rows = true;
         }
-        operate(simulation, START)?;
+        operate(bus, START)?;
         self.is_started = true;
         Ok(())
     }
 }
 
-fn operate(simulation: &mut Simulation, command: u32) -> Result<(), SessionError> {
-    simulation.write(address::TABLE + register::COMMAND, command)?;
+fn operate(bus: &mut impl Bus, command: u32) -> Result<(), SessionError> {
+    bus.write(address::TABLE + register::COMMAND, command)?;
     for _ in 0..POLLS {
-        let result = simulation.read(address::TABLE + register::RESULT)?;
+        let result = bus.read(address::TABLE + register::RESULT)?;
         if result & RUNNING == 0 {
             return if result == 0 { Ok(()) } else { Err(SessionError::Table(result)) };
         }

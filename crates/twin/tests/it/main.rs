@@ -16,6 +16,7 @@ mod gtpu_timing;
 mod gtpu_vectors;
 mod random;
 mod software;
+mod upf_vectors;
 
 use std::io::Write;
 
