@@ -27,6 +27,8 @@ pub(super) struct Usage {
     pub(super) final_reports: u64,
     /// Reports whose UR-SEQN was not the one after the last.
     pub(super) out_of_sequence: u64,
+    /// Reports that had come before, by their UR-SEQN (TS 29.244 8.2.71): they count once.
+    pub(super) repeated: u64,
     /// Volumes.
     pub(super) uplink_bytes: u64,
     /// Volumes.
@@ -38,21 +40,24 @@ pub(super) struct Usage {
     /// The next UR-SEQN of each URR, by its name's low bits.
     #[serde(skip)]
     next_seqn: [u32; URRS_MAX],
+    /// Which of the 64 before it have come; the lowest bit is the last of them.
+    #[serde(skip)]
+    seen: [u64; URRS_MAX],
 }
 
 /// URRs of one session at most: they are numbered from 1.
 const URRS_MAX: usize = 4;
 
 impl Usage {
-    /// Adds a report.
+    /// Adds a report, unless it has come before.
     pub(super) fn add(&mut self, report: &UsageReport) {
+        if !self.is_new(report) {
+            self.repeated += 1;
+            return;
+        }
         self.reports += 1;
         self.threshold_reports += u64::from(report.trigger.contains(UsageReportTrigger::VOLTH));
         self.final_reports += u64::from(report.trigger.contains(UsageReportTrigger::TERMR));
-        if let Some(next) = self.next_seqn.get_mut(report.urr_id.0 as usize % URRS_MAX) {
-            self.out_of_sequence += u64::from(report.ur_seqn != *next);
-            *next = report.ur_seqn.wrapping_add(1);
-        }
         if let Some(volume) = report.volume {
             self.uplink_bytes += volume.uplink_bytes;
             self.downlink_bytes += volume.downlink_bytes;
@@ -61,12 +66,32 @@ impl Usage {
         }
     }
 
+    /// Takes note of a report's UR-SEQN, and says whether none had it before.
+    fn is_new(&mut self, report: &UsageReport) -> bool {
+        let at = report.urr_id.0 as usize % URRS_MAX;
+        let (next, seen) = (&mut self.next_seqn[at], &mut self.seen[at]);
+        let ahead = report.ur_seqn.wrapping_sub(*next);
+        if ahead <= u32::MAX / 2 {
+            self.out_of_sequence += u64::from(ahead > 0);
+            *seen = seen.checked_shl(ahead).and_then(|seen| seen.checked_shl(1)).unwrap_or(0) | 1;
+            *next = report.ur_seqn.wrapping_add(1);
+            return true;
+        }
+        // Of those further back nothing is known.
+        let bit = 1u64.checked_shl(u32::MAX - ahead).unwrap_or(0);
+        let is_new = bit != 0 && *seen & bit == 0;
+        *seen |= bit;
+        self.out_of_sequence += u64::from(is_new);
+        is_new
+    }
+
     /// Adds another's reports.
     pub(super) fn merge(&mut self, other: &Self) {
         self.reports += other.reports;
         self.threshold_reports += other.threshold_reports;
         self.final_reports += other.final_reports;
         self.out_of_sequence += other.out_of_sequence;
+        self.repeated += other.repeated;
         self.uplink_bytes += other.uplink_bytes;
         self.downlink_bytes += other.downlink_bytes;
         self.uplink_packets += other.uplink_packets;
@@ -344,6 +369,21 @@ mod tests {
         assert_eq!((usage.reports, usage.threshold_reports, usage.final_reports), (3, 2, 1));
         assert_eq!((usage.out_of_sequence, usage.uplink_bytes, usage.downlink_bytes), (1, 350, 30));
         assert_eq!((usage.uplink_packets, usage.downlink_packets), (6, 3));
+    }
+
+    #[test]
+    fn a_report_that_comes_again_counts_once() {
+        let mut usage = Usage::default();
+        let mut comes = |ur_seqn| {
+            usage.add(&usage_report(ur_seqn, UsageReportTrigger::VOLTH, 100));
+            (usage.reports, usage.repeated, usage.out_of_sequence)
+        };
+        assert_eq!([0, 1, 1, 0].map(&mut comes), [(1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 0)]);
+        // One that was missed comes late, and then again.
+        assert_eq!([3, 2, 2, 4].map(&mut comes), [(3, 2, 1), (4, 2, 2), (4, 3, 2), (5, 3, 2)]);
+        // Far ahead, and what is further back than is remembered.
+        assert_eq!([100, 101, 4, 38].map(&mut comes), [(6, 3, 3), (7, 3, 3), (7, 4, 3), (8, 4, 4)]);
+        assert_eq!(usage.uplink_bytes, 800);
     }
 
     #[test]
