@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
-from rig.net import Namespace, wait_until
+from rig.net import wait_until
+from rig.recorder import Recorder
 
 
 def attributes(found: Any) -> dict[str, Any]:
@@ -119,55 +119,13 @@ def main(address: str, port: str, name: str, *files: str) -> None:
 
 
 @dataclass
-class Collector:
+class Collector(Recorder):
     """One in a namespace."""
 
-    space: Namespace
-    folder: Path
-    address: str = "127.0.0.1"
+    MODULE: ClassVar[str] = "rig.collector"
+    FILE: ClassVar[str] = "traces"
+
     port: int = 4318
-    tls: tuple[Path, Path] | None = None
-    process: subprocess.Popen[str] | None = None
-    file: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Name the file of its requests."""
-        self.file = self.folder / f"traces-{self.port}"
-
-    def start(self) -> Collector:
-        """Start it, and wait until it listens."""
-        files = [str(file) for file in self.tls or ()]
-        command = (
-            sys.executable,
-            "-m",
-            "rig.collector",
-            self.address,
-            str(self.port),
-            str(self.file),
-            *files,
-        )
-        log = (self.folder / "collector.log").open("a")
-        self.process = self.space.start(*command, stdout=subprocess.PIPE, stderr=log)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n", (self.folder / "collector.log").read_text()
-        return self
-
-    def stop(self) -> None:
-        """End it: whoever exports is refused from here on."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(timeout=10)
-
-    def answer(self, status: str) -> None:
-        """Have it answer so."""
-        self.file.with_name(self.file.name + ".status").write_text(status)
-
-    def requests(self, status: str | None = None) -> list[dict[str, Any]]:
-        """What came, of which it answered so."""
-        if not self.file.exists():
-            return []
-        lines = [json.loads(line) for line in self.file.read_text().splitlines() if line.endswith("}")]
-        return [line for line in lines if status is None or line["status"] == status]
 
     def spans(self, name: str | None = None) -> list[dict[str, Any]]:
         """The spans that it has taken: all of them, or those of that name."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h2.config
 import h2.connection
 import h2.events
 
-from rig.net import Namespace, wait_until
+from rig.net import wait_until
+from rig.recorder import Recorder
 
 Items = list[dict[str, Any]]
 
@@ -75,47 +75,13 @@ def main(address: str, port: str, name: str, *files: str) -> None:
 
 
 @dataclass
-class Consumer:
+class Consumer(Recorder):
     """One in a namespace."""
 
-    space: Namespace
-    folder: Path
-    address: str = "127.0.0.1"
+    MODULE: ClassVar[str] = "rig.consumer"
+    FILE: ClassVar[str] = "notifications"
+
     port: int = 8080
-    tls: tuple[Path, Path] | None = None
-    process: subprocess.Popen[str] | None = None
-    file: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Name the file of its requests."""
-        self.file = self.folder / f"notifications-{self.port}"
-
-    def start(self) -> Consumer:
-        """Start it, and wait until it listens."""
-        files = [str(file) for file in self.tls or ()]
-        command = (sys.executable, "-m", "rig.consumer", self.address, str(self.port), str(self.file), *files)
-        log = (self.folder / "consumer.log").open("a")
-        self.process = self.space.start(*command, stdout=subprocess.PIPE, stderr=log)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n", (self.folder / "consumer.log").read_text()
-        return self
-
-    def stop(self) -> None:
-        """End it: whoever notifies it is refused from here on."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(timeout=10)
-
-    def answer(self, status: str) -> None:
-        """Have it answer so."""
-        self.file.with_name(self.file.name + ".status").write_text(status)
-
-    def requests(self, status: str | None = None) -> list[dict[str, Any]]:
-        """What came, of which it answered so."""
-        if not self.file.exists():
-            return []
-        lines = [json.loads(line) for line in self.file.read_text().splitlines() if line.endswith("}")]
-        return [line for line in lines if status is None or line["status"] == status]
 
     def items(self, correlation: str, status: str = "204") -> Items:
         """The items of notifications that it has taken."""
