@@ -67,6 +67,7 @@ def chapter(page: Page, found: Mapping[str, Any], number: int) -> None:
     page.text(f"{_traffic(found)} {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}.")
     if found["memory"]:
         _memory(page, found["memory"])
+    _fpga(page, found.get("fpga"))
     if found["skipped"]:
         page.text(f"End to end: not measured: {found['skipped']}", note=True)
         return
@@ -154,6 +155,35 @@ def _memory(page: Page, memory: Mapping[str, Any]) -> None:
                 memory[f"bare_{name}_ns"]["median"],
             ]
             for name in ("warm", "cold")
+        ],
+    )
+
+
+def _fpga(page: Page, model: Mapping[str, Any] | None) -> None:
+    """What the hardware cores would do at a clock rate; results from before there were cores have none."""
+    if not model:
+        return
+    if model["skipped"]:
+        page.text(f"fpga-model: not measured: {model['skipped']}", note=True)
+        return
+    mhz = model["clock_mhz"]
+    page.text(
+        f"fpga-model: the hardware cores, simulated, with each packet judged. Clocks are counted; the clock "
+        f"rate of {mhz:g} MHz is assumed, and so are Mpps and ns."
+    )
+    page.table(
+        ["core", "bits", "frame, bytes", "clocks a packet", "Mpps", "to the first beat, clocks", "ns"],
+        [
+            [
+                one["core"],
+                one["bits"],
+                one["frame_bytes"],
+                one["clocks"],
+                mhz / one["clocks"],
+                one["latency_clocks"],
+                one["latency_clocks"] * 1e3 / mhz,
+            ]
+            for one in model["cores"]
         ],
     )
 

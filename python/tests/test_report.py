@@ -414,6 +414,13 @@ def test_platforms_have_a_chapter_or_a_report_of_their_own(tmp_path: Path) -> No
         "latency_pps": 2000.0,
         "byte_ratio": 20 / 23,
         "memory": memory | {"warm_packets": 512, "cold_packets": 32768},
+        "fpga": {
+            "clock_mhz": 322.0,
+            "cores": [
+                {"core": "gre_decap", "bits": 256, "frame_bytes": 92.0, "clocks": 2.875, "latency_clocks": 3}
+            ],
+            "skipped": None,
+        },
         "platforms": [
             _platform("engine, AF_XDP", 5e5),
             _platform("XDP native", None, "no driver"),
@@ -442,6 +449,9 @@ def test_platforms_have_a_chapter_or_a_report_of_their_own(tmp_path: Path) -> No
         "0.50",
         "engine, AF_XDP has the highest rate without loss: 0.500 Mpps",
         "adds 0.50 µs",
+        "322 MHz is assumed",
+        "gre_decap",
+        "112",
         "adds -215.81 µs (± 227.58)",
         "not resolved: it lies within the noise",
         "XDP native: not measured: no driver",
@@ -467,6 +477,7 @@ def test_a_comparison_of_user_planes_says_what_the_kernel_took(tmp_path: Path) -
         "shape": "mixed",
         "latency_pps": 2000.0,
         "memory": None,
+        "fpga": {"clock_mhz": 322.0, "cores": [], "skipped": "no verilator"},
         "platforms": [
             _platform("engine, AF_XDP", 5e5) | {"throughput_long": None},
             _platform("XDP native", 6e5) | {"throughput_long": None, "kernel": taken},
@@ -481,3 +492,4 @@ def test_a_comparison_of_user_planes_says_what_the_kernel_took(tmp_path: Path) -
         text = html.unescape(out.read_text())
         assert said in text and "7, 2, 1" in text
         assert "leaves packets of 3 sessions to a worker: a QER guarantees a rate" in text
+        assert "fpga-model: not measured: no verilator" in text

@@ -5,12 +5,18 @@
 //!   in memory    frames that lie ready ─▶ worker, function ─▶ judged
 //!   end to end   bench ── in0 (veth) ── k0 ── platform ── k1 ── (veth) out0 ── bench    in a namespace of its own
 //!                bench ── cable0 (veth) ── cable1 ── bench
+//!   fpga-model   frames ─▶ hardware core, simulated ─▶ judged; clocks counted
 //! ```
 //! Method and limits: `docs/gre.md` and `docs/upf.md`.
 
 mod device;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+#[cfg(feature = "fpga-model")]
+mod fpga;
+#[cfg(not(feature = "fpga-model"))]
+#[path = "no_fpga.rs"]
+mod fpga;
 mod frames;
 mod judge;
 mod memory;
@@ -41,8 +47,8 @@ use crate::stream::Mac;
 pub use self::judge::Judgement;
 pub use self::offload::KernelSessions;
 pub use self::report::{
-    AddedCost, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport,
-    Throughput, goal,
+    AddedCost, FpgaCore, FpgaModel, Kind, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult,
+    PlatformsReport, Throughput, goal,
 };
 
 /// What ends of links have: no longer packet than a plain XDP program takes on veth.
@@ -83,6 +89,8 @@ pub struct PlatformsPlan {
     pub latency_pps: f64,
     /// Only in memory.
     pub memory_only: bool,
+    /// The clock rate that the model of hardware cores assumes, in MHz.
+    pub fpga_mhz: f64,
 }
 
 impl Default for PlatformsPlan {
@@ -99,6 +107,8 @@ impl Default for PlatformsPlan {
             trial: Duration::from_millis(700),
             latency_pps: 2000.0,
             memory_only: false,
+            // Of a 100 Gbit/s port of 512 bits, as the cores' pages have it.
+            fpga_mhz: 322.0,
         }
     }
 }
@@ -117,6 +127,8 @@ pub fn measure_platforms(
     let is_upf = plan.function == NetworkFunction::Upf;
     let memory = || memory::measure(plan.frame_bytes, (plan.rounds, plan.packets), stop, progress);
     let memory = (!is_upf).then(memory).transpose()?;
+    progress("fpga-model: the cores, simulated");
+    let fpga = fpga::measure(plan)?;
     let ((mut platforms, added), skipped) = if plan.memory_only {
         (Default::default(), Some("only in memory, as asked".to_owned()))
     } else {
@@ -145,6 +157,7 @@ pub fn measure_platforms(
         latency_pps: plan.latency_pps,
         byte_ratio: byte_ratio(plan.frame_bytes),
         memory,
+        fpga,
         added,
         platforms,
         skipped,

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::report::{
-    LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput, goal,
+    FpgaModel, LatencyFigures, MemoryResult, NetworkFunction, PlatformResult, PlatformsReport, Throughput,
+    goal,
 };
 use crate::shape::Shape;
 use crate::stats::{Summary, Verdict};
@@ -94,6 +95,7 @@ impl fmt::Display for PlatformsReport {
         if let Some(memory) = &self.memory {
             in_memory(f, memory)?;
         }
+        fpga_model(f, &self.fpga)?;
         if let Some(reason) = &self.skipped {
             return writeln!(f, "end to end: skipped: {reason}");
         }
@@ -136,6 +138,29 @@ fn in_memory(f: &mut fmt::Formatter<'_>, memory: &MemoryResult) -> fmt::Result {
             cell(bare),
             goal::MEMORY_NS,
             Verdict::at_most(ns.median, ns.spread, goal::MEMORY_NS).words()
+        )?;
+    }
+    Ok(())
+}
+
+/// Megahertz, and clocks a packet, are megapackets a second; clocks are nanoseconds.
+fn fpga_model(f: &mut fmt::Formatter<'_>, model: &FpgaModel) -> fmt::Result {
+    let FpgaModel { clock_mhz, cores, skipped } = model;
+    if let Some(reason) = skipped {
+        return writeln!(f, "fpga-model: skipped: {reason}");
+    }
+    for found in cores {
+        writeln!(
+            f,
+            "fpga-model, {}, {} bits, frames of {:.0} bytes: {:.2} clocks a packet, first beat out after {} clocks; at {clock_mhz} MHz, which is assumed, {:.1} Mpps, {:.0} ns; {} packets judged",
+            found.core,
+            found.bits,
+            found.frame_bytes,
+            found.clocks,
+            found.latency_clocks,
+            clock_mhz / found.clocks,
+            found.latency_clocks as f64 * 1e3 / clock_mhz,
+            found.packets
         )?;
     }
     Ok(())

@@ -144,6 +144,8 @@ pub struct PlatformsReport {
     pub byte_ratio: f64,
     /// The engine in memory; not of the user plane, whose path `kaido bench micro` measures.
     pub memory: Option<MemoryResult>,
+    /// The hardware cores, simulated.
+    pub fpga: FpgaModel,
     /// The platforms.
     pub platforms: Vec<PlatformResult>,
     /// Median latency that the engine adds to a bare port.
@@ -169,6 +171,34 @@ pub struct MemoryResult {
     pub bare_warm_ns: Summary,
     /// Worker and ports alone.
     pub bare_cold_ns: Summary,
+}
+
+/// What the hardware cores would do at a clock rate. Clocks are counted, of cores under simulation; the rate is assumed.
+#[derive(Clone, Debug, Serialize)]
+pub struct FpgaModel {
+    /// MHz.
+    pub clock_mhz: f64,
+    /// Each with some frames.
+    pub cores: Vec<FpgaCore>,
+    /// Why there are none.
+    pub skipped: Option<String>,
+}
+
+/// A core, in a width, with some frames: one behind the other, without gaps.
+#[derive(Clone, Debug, Serialize)]
+pub struct FpgaCore {
+    /// Its name.
+    pub core: &'static str,
+    /// Bits of a beat.
+    pub bits: usize,
+    /// Packets, all of which came out right.
+    pub packets: usize,
+    /// Bytes of a frame as it came in, without FCS: the mean.
+    pub frame_bytes: f64,
+    /// Clocks a packet: from the first beat in to the last beat out, shared among all.
+    pub clocks: f64,
+    /// Clocks from a frame's first beat in to its first beat out, of one that comes by itself.
+    pub latency_clocks: u64,
 }
 
 /// One platform.

@@ -79,6 +79,9 @@ pub(super) struct PlatformsArgs {
     /// Only the engine in memory; that of the UPF is measured by `kaido bench micro`
     #[arg(long, conflicts_with = "function")]
     memory: bool,
+    /// The clock rate in MHz that the model of the hardware cores assumes, in a kaido that was built with `fpga-model`
+    #[arg(long, value_name = "MHZ", default_value_t = PlatformsPlan::default().fpga_mhz, value_parser = mhz)]
+    fpga_mhz: f64,
     /// Shorter trials and fewer rounds: a look, no measurement
     #[arg(long)]
     quick: bool,
@@ -88,6 +91,12 @@ pub(super) struct PlatformsArgs {
     /// Write the report as JSON; `-` is standard output, and the table then goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
+}
+
+/// A clock rate.
+fn mhz(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok().filter(|number| (1.0..=10_000.0).contains(number));
+    number.ok_or_else(|| "a clock rate is 1 to 10000 MHz".to_owned())
 }
 
 impl PlatformsArgs {
@@ -107,6 +116,7 @@ impl PlatformsArgs {
             shape: self.shape,
             rounds: self.rounds.unwrap_or(base.rounds),
             memory_only: self.memory,
+            fpga_mhz: self.fpga_mhz,
             ..base
         }
     }
