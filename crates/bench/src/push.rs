@@ -6,7 +6,8 @@
 
 use kaido_metrics::{Exposition, Family, Format, Kind, PushError, PushTarget, Pushgateway};
 
-use crate::report::{ChainResult, PathResult, Report};
+use crate::frames::Direction;
+use crate::report::Report;
 use crate::shape::Shape;
 
 const INFO: Family = Family {
@@ -31,7 +32,7 @@ const SECONDS: Family = Family {
     name: "kaido_bench_packet_seconds",
     kind: Kind::Gauge,
     labels: &LABELS,
-    help: "Seconds that one core takes for a packet: median.",
+    help: "Seconds that a core takes for a packet: median.",
 };
 const SPREAD: Family = Family {
     name: "kaido_bench_packet_spread_seconds",
@@ -45,6 +46,12 @@ const REQUESTS: Family = Family {
     labels: &["action", "duration", "sessions"],
     help: "Session requests that the session service carries out, a second.",
 };
+const SESSION_BYTES: Family = Family {
+    name: "kaido_bench_session_bytes",
+    kind: Kind::Gauge,
+    labels: &["shape", "sessions"],
+    help: "Bytes of memory that a session takes.",
+};
 const LABELS: [&str; 6] = ["action", "frame_size", "duration", "multiplier", "ports", "sessions"];
 
 /// A case of a report, as its samples need it.
@@ -53,31 +60,43 @@ struct Case {
     frame_bytes: usize,
     frame_bytes_sent: usize,
     sessions: u32,
+    /// Cores that forward at once.
+    cores: f64,
     ns: f64,
     spread_ns: f64,
 }
 
 impl Case {
-    fn path(result: &PathResult) -> Self {
-        Self {
-            action: format!("{}{}", result.direction.name(), suffix(result.shape)),
-            frame_bytes: result.frame_bytes,
-            frame_bytes_sent: result.frame_bytes_sent,
-            sessions: result.sessions,
-            ns: result.ns_per_packet,
-            spread_ns: result.ns_spread,
-        }
+    fn new(action: String, (frame_bytes, sessions): (usize, u32), [ns, spread_ns]: [f64; 2]) -> Self {
+        Self { action, frame_bytes, frame_bytes_sent: frame_bytes, sessions, cores: 1.0, ns, spread_ns }
     }
 
-    fn chain(result: &ChainResult) -> Self {
-        Self {
-            action: format!("xdp_map_chain_{}{}", result.direction.name(), suffix(result.shape)),
-            frame_bytes: result.frame_bytes,
-            frame_bytes_sent: result.frame_bytes,
-            sessions: result.sessions,
-            ns: result.ns_per_packet,
-            spread_ns: result.ns_spread,
+    /// All of a report, in its order.
+    fn all(report: &Report) -> Vec<Self> {
+        let mut all = Vec::new();
+        for of in &report.results {
+            let action = action("", of.direction, of.shape);
+            let case = Self::new(action, (of.frame_bytes, of.sessions), [of.ns_per_packet, of.ns_spread]);
+            all.push(Self { frame_bytes_sent: of.frame_bytes_sent, ..case });
         }
+        for of in &report.two_workers {
+            let action = action("two_workers_", of.direction, of.shape);
+            let case = Self::new(action, (of.frame_bytes, of.sessions), [of.ns_per_packet, of.ns_spread]);
+            all.push(Self { cores: 2.0, ..case });
+        }
+        for of in &report.with_rings {
+            let action = action("rings_", of.direction, of.shape);
+            all.push(Self::new(action, (of.frame_bytes, of.sessions), [of.ns_per_packet, of.ns_spread]));
+        }
+        for of in &report.xdp_map_chain {
+            let action = action("xdp_map_chain_", of.direction, of.shape);
+            all.push(Self::new(action, (of.frame_bytes, of.sessions), [of.ns_per_packet, of.ns_spread]));
+        }
+        for of in &report.kernel {
+            let action = action("kernel_", of.direction, of.shape);
+            all.push(Self::new(action, (of.frame_bytes, of.sessions), [of.ns_per_packet, of.ns_spread]));
+        }
+        all
     }
 
     fn labels(&self, duration: &str) -> [String; LABELS.len()] {
@@ -95,6 +114,11 @@ impl Case {
     }
 }
 
+/// What is done, of a kind of result, one way, with sessions of a shape.
+fn action(of: &str, direction: Direction, shape: Shape) -> String {
+    format!("{of}{}{}", direction.name(), suffix(shape))
+}
+
 /// What tells sessions of other rules than the plain ones apart.
 fn suffix(shape: Shape) -> String {
     if shape == Shape::Plain { String::new() } else { format!("_{}", shape.name()) }
@@ -103,8 +127,7 @@ fn suffix(shape: Shape) -> String {
 /// The report in the text format of Prometheus.
 pub fn exposition(report: &Report) -> String {
     let duration = format!("{:.0}", report.run.seconds);
-    let cases: Vec<Case> =
-        report.results.iter().map(Case::path).chain(report.xdp_map_chain.iter().map(Case::chain)).collect();
+    let cases = Case::all(report);
     let mut out = Exposition::new(Format::Text);
     let machine = &report.machine;
     let labels =
@@ -117,8 +140,8 @@ pub fn exposition(report: &Report) -> String {
             samples.add(&labels.each_ref().map(String::as_str), value(case));
         }
     };
-    by_case(&RX_PPS, |case| 1e9 / case.ns);
-    by_case(&RX_BPS, |case| 8e9 * case.frame_bytes_sent as f64 / case.ns);
+    by_case(&RX_PPS, |case| case.cores * 1e9 / case.ns);
+    by_case(&RX_BPS, |case| case.cores * 8e9 * case.frame_bytes_sent as f64 / case.ns);
     by_case(&SECONDS, |case| case.ns / 1e9);
     by_case(&SPREAD, |case| case.spread_ns / 1e9);
     let mut requests = out.family(&REQUESTS);
@@ -131,6 +154,10 @@ pub fn exposition(report: &Report) -> String {
             let action = format!("{action}{}", suffix(result.shape));
             requests.add(&[&action, &duration, &result.sessions.to_string()], rate);
         }
+    }
+    let mut bytes = out.family(&SESSION_BYTES);
+    for result in &report.sessions {
+        bytes.add(&[result.shape.name(), &result.sessions.to_string()], result.bytes_per_session);
     }
     out.finish()
 }
@@ -167,11 +194,14 @@ mod tests {
              sessions=\"1\"} 51200000000.0",
             "kaido_bench_packet_seconds{action=\"xdp_map_chain_uplink\",frame_size=\"128\",duration=\"30\",\
              multiplier=\"100%\",ports=\"memory\",sessions=\"1048576\"} 7e-7",
+            "kaido_bench_rx_pps{action=\"two_workers_uplink\",frame_size=\"128\",duration=\"30\",multiplier=\"100%\",\
+             ports=\"memory\",sessions=\"1048576\"} 30303030.303030305",
+            "kaido_bench_session_bytes{shape=\"plain\",sessions=\"1048576\"} 480.0",
             "kaido_bench_requests_per_second{action=\"modify\",duration=\"30\",sessions=\"1048576\"} 100000.0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
-        assert_eq!(text.matches("\nkaido_bench_rx_pps{").count(), 4);
+        assert_eq!(text.matches("\nkaido_bench_rx_pps{").count(), 7);
     }
 
     #[test]
