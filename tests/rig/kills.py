@@ -53,7 +53,10 @@ class Kills:
         wanted = {
             "sessions whose usage differs from their traffic": (0, self.report["differing"]),
             "requests without an answer": (0, self.report["requests_exhausted"]),
-            "requests refused": (0, self.report["requests_refused"]),
+            "requests refused, but sessions in an overload": (
+                self.report["put_off"],
+                self.report["requests_refused"],
+            ),
             "packets changed, copied or misdelivered": (0, self.report["flaws"]),
             "final usage reports": (self.report["sessions"], self.report["usage"]["final_reports"]),
             "sessions left in the node": (0, self.sessions_left),

@@ -54,7 +54,10 @@ class Silence:
         """What is not as it should be."""
         wanted = {
             "sessions whose usage differs from their traffic": (0, self.report["differing"]),
-            "requests refused": (0, self.report["requests_refused"]),
+            "requests refused, but sessions in an overload": (
+                self.report["put_off"],
+                self.report["requests_refused"],
+            ),
             "final usage reports": (self.report["sessions"], self.report["usage"]["final_reports"]),
             "sessions left in the node": (0, self.sessions_left),
         }

@@ -164,7 +164,9 @@ class Soak:
             Check("sessions whose usage differs from their traffic", 0, report["differing"]),
             Check("datagrams that the kernels lost", 0, self.lost_in_kernel),
             Check("requests without an answer", 0, report["requests_exhausted"]),
-            Check("requests refused", 0, report["requests_refused"]),
+            Check(
+                "requests refused, but sessions in an overload", report["put_off"], report["requests_refused"]
+            ),
             Check("packets in tunnels that ended, strays", 0, report["strays"]),
             Check("packets changed, copied or misdelivered", 0, report["flaws"]),
             Check("packets with the QFI of another flow", 0, report["wrong_qfi"]),

@@ -209,7 +209,10 @@ fn advice(cause: u8) -> &'static str {
             "the UPF cannot do a rule as asked; its log at level debug says which and why. Are the addresses of \
              the UEs taken, or --first-teid, or does it not have --upf-gtpu or --network-instance?"
         }
-        74 | 75 => "the UPF has no room: raise node.sessions_max in its configuration, or attach fewer UEs",
+        74 => {
+            "the UPF is overloaded: ask for fewer sessions at a time (--window), or give it more of the CPU"
+        }
+        75 => "the UPF has no room: raise node.sessions_max in its configuration, or attach fewer UEs",
         76 => "the UPF has no pool for the UEs' addresses: leave out --ue-from-upf, or add a ue_pool to it",
         79 => "the UPF's pool of UE addresses is used up: enlarge its ue_pool, or attach fewer UEs",
         _ => "the UPF's log at level debug says why",

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kaido_n4::{Seid, UsageReport};
-use kaido_pfcp::{Dialect, SmfEvent};
+use kaido_n4::{Cause, Seid, UsageReport};
+use kaido_pfcp::{Dialect, MsgType, SmfEvent};
 use kaido_wire::MessageType;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::flag;
@@ -343,6 +343,12 @@ impl<'p> Churn<'p> {
             }
             SmfEvent::ErrorIndication { .. } => self.tally.strays += 1,
             SmfEvent::ReleaseWanted { .. } | SmfEvent::Alive { .. } | SmfEvent::Inactive { .. } => {}
+            SmfEvent::Refused {
+                request: MsgType::SessionEstablishmentRequest,
+                seid: Some(seid),
+                cause,
+                ..
+            } if cause == Cause::PfcpEntityInCongestion.value() => self.put_off(seid),
             SmfEvent::Refused { request, upf, seid, cause, offending_ie, failed_rule } => {
                 let ue = seid
                     .and_then(|seid| self.by_seid.get(&seid))
@@ -352,6 +358,16 @@ impl<'p> Churn<'p> {
             SmfEvent::NoAnswer { request, upf, .. } => return Err(self.link.no_answer(upf, request)),
         }
         Ok(())
+    }
+
+    /// An overloaded UPF takes no session in (TS 29.244 6.2.4): its UE attaches at another of its turns.
+    fn put_off(&mut self, seid: Seid) {
+        if let Some(place) = self.by_seid.remove(&seid) {
+            self.tally.put_off += 1;
+            let session = &mut self.sessions[place];
+            self.tunnels.remove(&session.teid);
+            session.enter(Phase::Detached);
+        }
     }
 
     fn count(&mut self, seid: Seid, reports: &[UsageReport]) {

@@ -31,6 +31,8 @@ struct Difference {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     pub(super) attaches: u64,
+    /// Of these, what the UPF refused as it was overloaded.
+    pub(super) put_off: u64,
     pub(super) detaches: u64,
     /// Of these, with what was buffered.
     pub(super) detached_asleep: u64,
