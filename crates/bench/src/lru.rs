@@ -1,6 +1,6 @@
 //! What the kernel's hash maps still hold once as many entries are written as they have room for.
 //!
-//! A user plane that keeps its sessions in an LRU map loses some of them long before the map is full: the kernel takes
+//! A user plane that keeps its sessions in an LRU map loses some of them long before the map is full. The kernel takes
 //! free entries in batches and for each CPU, and evicts where one CPU's share is used up.
 
 use std::ops::Range;

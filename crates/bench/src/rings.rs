@@ -1,5 +1,5 @@
-//! The worker with the rings of an AF_XDP port, without the kernel: it takes frames from RX rings, gives empty ones to fill rings, sends
-//! through TX rings and takes what was sent back from completion rings.
+//! The worker with the rings of an AF_XDP port, without the kernel. It takes frames from RX rings, gives empty ones to fill rings,
+//! sends through TX rings and takes what was sent back from completion rings.
 //!
 //! ```text
 //!   not timed   peer: writes a burst of packets into frames of the fill ring ──▶ RX ring

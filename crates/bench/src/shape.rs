@@ -109,8 +109,9 @@ impl Shape {
         }
     }
 
-    /// Lines of session state that a packet touches at least: its bucket and record, a counter for each URR of its rule that
-    /// counts other packets than the rest, a policer for each rate, and what tells its rule where there are several.
+    /// Lines of session state that a packet touches at least. They are its bucket and record, a counter for each URR of its
+    /// rule that counts other packets than the rest, a policer for each rate, and what tells its rule where there are
+    /// several.
     pub(crate) fn cold_line_names(self) -> &'static [&'static str] {
         match self {
             Self::Plain | Self::Tenant => &["bucket", "record", "counters"],

@@ -11,8 +11,8 @@
 //! bytes before it: other packets, and those of other runs, do not pass it. It says nothing of the payload, which the receiver
 //! compares with what was sent.
 //!
-//! A CRC is linear: that of a trailer is the sum of those of its parts. A sender works out the part of a stream once, that of a
-//! stamp and of a sequence number's first four bytes once a batch, and looks the last byte up for each packet.
+//! A CRC is linear: that of a trailer is the sum of those of its parts. A sender works out the part of a stream once, and that
+//! of a stamp and of a sequence number's first four bytes once a batch. It looks the last byte up for each packet.
 
 /// Bytes of a trailer.
 pub const TRAILER_LEN: usize = 16;

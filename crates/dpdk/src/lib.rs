@@ -8,7 +8,7 @@
 //!        └─────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! An mbuf always owns one frame; a packet's frame is exchanged for a free one as it passes between engine and
+//! An mbuf always owns one frame. A packet's frame is exchanged for a free one as it passes between engine and
 //! driver, so there is nothing to call back and nothing to count. `docs/dpdk.md` says more.
 //!
 //! Without the feature `dpdk` the crate is empty, and needs no DPDK to build.

@@ -1,5 +1,5 @@
-//! What it costs to take a frame from the pool and to give it back: nanoseconds for the two, where frames come back in the
-//! order in which they were taken, and where they come back in random order.
+//! What it costs to take a frame from the pool and to give it back, in nanoseconds for the two: where frames come back in
+//! order, and where they come back in random order.
 //!
 //! `cargo run --release -p kaido-engine --example pool`
 

@@ -6,8 +6,8 @@ use arrayvec::ArrayVec;
 
 use crate::frame::Frame;
 
-/// Most frames of a batch: room for several groups, each of which overlaps its waiting for memory with the work on the others, and
-/// what is done once for a batch weighs little.
+/// Most frames of a batch. It has room for several groups, each of which overlaps its waiting for memory with the work on the
+/// others. What is done once for a batch weighs little.
 pub const BATCH_MAX: usize = 64;
 
 /// Up to [`BATCH_MAX`] frames, in the order in which they arrived.

@@ -9,7 +9,7 @@ use crate::port::PortId;
 
 /// Packets of one worker that wait for next hops.
 const PENDING_MAX: usize = 1024;
-/// Packets that wait for one next hop: as many as a session buffers by default, which are all released at once, to an
+/// Packets that wait for one next hop: as many as a session buffers by default. These are all released at once, to an
 /// access node that may not have been spoken to for long. RFC 4861 7.2.2 asks for one at least.
 const PENDING_PER_DESTINATION: usize = 64;
 /// Longest wait: three probes of a second each (RFC 4861 10).

@@ -2,8 +2,8 @@
 //!
 //! [`Routes`] is what all workers share. Its feeder (netlink, or a test) writes routes and neighbours;
 //! every change makes a new generation. A worker's [`NextHops`] finds the longest prefix in a table that
-//! is exchanged whole when the routes change, and remembers the neighbour behind each gateway as long as
-//! the generation stands; neighbours on the link itself it remembers in a small direct-mapped cache.
+//! is exchanged whole when the routes change. It remembers the neighbour behind each gateway as long as
+//! the generation stands, and neighbours on the link itself in a small direct-mapped cache.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

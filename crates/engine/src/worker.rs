@@ -206,10 +206,10 @@ impl Worker {
         }
     }
 
-    /// Receives from a port: the batch is what the last round received beyond what it processed, and what
-    /// is received now waits for the next, so that its first lines come into the cache while this one is
-    /// processed. A block of a shared queue is processed at once: its workers must not hold two. Returns the sample of
-    /// the batch, if it is to be timed.
+    /// Receives from a port. The batch is what the last round received beyond what it processed. What is received now
+    /// waits for the next, so that its first lines come into the cache while this one is processed. A block of a
+    /// shared queue is processed at once: its workers must not hold two. Returns the sample of the batch, if it is to
+    /// be timed.
     fn receive(&mut self, index: usize) -> Option<Sample> {
         let Self { sampler, pool, batch, .. } = self;
         let WorkerPort { queue, incoming, incoming_sample, shared, .. } = &mut self.ports[index];

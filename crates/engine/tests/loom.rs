@@ -1,5 +1,6 @@
-//! Model checks: the free frames, which two threads take and return; the frames that are lent to a device; the shared queue, from which two workers
-//! claim and whose order they keep; the ring and wake-up flag of the steering stage. Run by `make test`.
+//! Model checks of the free frames, which two threads take and return; of the frames that are lent to a device; of the shared
+//! queue, from which two workers claim and whose order they keep; and of the ring and wake-up flag of the steering stage. Run by
+//! `make test`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 

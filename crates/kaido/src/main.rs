@@ -1,8 +1,8 @@
 //! Kaido: a fast, measurable user plane.
 //!
-//! `kaido run` is the node; `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the machine,
-//! `store` at what a node keeps; `sim` is a small control plane, gNB and UEs to exercise it with; `bench` measures it. `completions`
-//! and `man` print what packages install.
+//! `kaido run` is the node. `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the
+//! machine, `store` at what a node keeps. `sim` is a small control plane, gNB and UEs to exercise it with. `bench` measures it.
+//! `completions` and `man` print what packages install.
 
 mod bench;
 mod heap;

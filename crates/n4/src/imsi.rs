@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An IMSI (TS 23.003 2.2): up to fifteen digits, as they are on the wire (TBCD, TS 29.002 17.7.8): two to an octet, the first in the
-/// lower half, and all ones behind the last.
+/// An IMSI (TS 23.003 2.2): up to fifteen digits, as they are on the wire (TBCD, TS 29.002 17.7.8). There are two to an octet, the
+/// first in the lower half, and all ones behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imsi(pub [u8; 8]);
 

@@ -86,8 +86,8 @@ impl Zipf {
         self.0.partition_point(|sum| *sum < at) as u32
     }
 
-    /// The name of one Interest. Where all are as popular each comes in its turn: two Interests of one name at a time are answered
-    /// once, and what the workers have to do at a time would become less and less.
+    /// The name of one Interest. Where all are as popular, each comes in its turn. Two Interests of one name at a time would be
+    /// answered once, and the workers would have less and less to do.
     fn name(&self, number: u64) -> u32 {
         if self.0.first().map(|first| first * self.0.len() as f64) == self.0.last().copied() {
             return (number.wrapping_mul(STRIDE) % self.0.len() as u64) as u32;

@@ -1,10 +1,10 @@
 //! What admission and delayed response save: `cargo run --release -p kaido-ndn --example cache [GATHER_US]`.
 //!
 //! Interests for a million names by Zipf's law, most of which no cache could hold, one a microsecond. Each that is not in the
-//! cache is answered by Data of 1000 octets of content. With all Data kept and with that kept which was asked for before:
-//! first a cache of 4096 packets in memory, the Interests that it answers and the octets that go to and from it; then one of
-//! 512 packets in memory and 64 MiB on disk, which takes a millisecond to read, and what goes to and from the disk: if each
-//! Interest reads for itself, and if those that come meanwhile gather.
+//! cache is answered by Data of 1000 octets of content. The first cache keeps 4096 packets in memory. It is measured with all
+//! Data kept, and with only that kept which was asked for before: how many Interests it answers, and the octets that go to
+//! and from it. The second has 512 packets in memory and 64 MiB on a disk that takes a millisecond to read. It is measured
+//! with each Interest reading for itself, and with those gathered that come meanwhile.
 
 use std::path::PathBuf;
 use std::sync::Arc;

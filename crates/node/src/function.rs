@@ -359,8 +359,8 @@ impl ControlLoop {
         self.questions.serve(view);
     }
 
-    /// The loop of a function that no control protocol drives: questions, until the node is to stop, `failed` says so, or the ports
-    /// are to be [handed over](Self::hand_over): then its stage is [`Stage::Leave`].
+    /// The loop of a function that no control protocol drives. It answers questions until the node is to stop, `failed` says so, or
+    /// the ports are to be [handed over](Self::hand_over): then its stage is [`Stage::Leave`].
     pub fn run(&mut self, view: &mut dyn FunctionView, failed: impl Fn() -> bool) {
         while !self.is_stopping() && !failed() {
             match self.stage() {

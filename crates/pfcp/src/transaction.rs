@@ -1,4 +1,4 @@
-//! Reliable delivery (TS 29.244 6.4): requests of ours are sent again every T1, N1 times at most; a request
+//! Reliable delivery (TS 29.244 6.4). Requests of ours are sent again every T1, N1 times at most. A request
 //! of the peer's that comes again is answered with the same octets and not carried out twice.
 //!
 //! Both ends of the interface use this file, and neither owns a socket or a clock.

@@ -1,6 +1,6 @@
 //! Information elements (TS 29.244 8.1.1) as type, length and value, walked within their bounds.
 //!
-//! The whole tree of a message is measured before any value is decoded: an element that reaches past the
+//! The whole tree of a message is measured before any value is decoded. An element that reaches past the
 //! one it lies in is refused with cause 68 and its own type as the offending one. Elements we do not know,
 //! and a vendor's own (type bit 15), are stepped over (7.6.6).
 

@@ -225,7 +225,7 @@ impl Journal {
         self.written.push_back(Written { number: self.next_batch, changes: changes.into() });
     }
 
-    /// A sync has failed, or the file was deleted: whatever the kernel says of that file from now on, what was written to it since
+    /// A sync has failed, or the file was deleted. Whatever the kernel says of that file from now on, what was written to it since
     /// the last sync that succeeded may be lost. It is written again, to another.
     fn rewrite(&mut self) {
         let durable = self.progress.durable();

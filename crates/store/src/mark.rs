@@ -69,8 +69,8 @@ impl Mark {
         matches!(self, Self::Boot(of) if of != boot)
     }
 
-    /// Writes this mark. Files are brought to the disk before they are said to be good for any boot, and also where they are said to
-    /// be: a process that was killed may have written what it did not sync, and what is read counts as durable.
+    /// Writes this mark. Files are brought to the disk before they are said to be good for any boot. So they are where that is said
+    /// already: a process that was killed may have written what it did not sync, and what is read counts as durable.
     pub(crate) fn replace(
         self,
         before: Option<Self>,

@@ -5,7 +5,7 @@
 //!  batch:        magic · crc · number · durable · length │ changes
 //! ```
 //! Numbers of batches rise by one, over all segments. `durable` is the last batch that was known to be durable when this
-//! one was written: so octets that went wrong where nothing was promised can be told from those that were acknowledged.
+//! one was written. So octets that went wrong where nothing was promised can be told from those that were acknowledged.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;

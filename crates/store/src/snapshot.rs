@@ -1,7 +1,8 @@
 //! The snapshot: one SQLite database with the last value of everything, up to a batch.
 //!
-//! Each row has a checksum, and each kind the number of its rows and the sum of their checksums: a row that is changed,
-//! missing, or old is seen when all are read, which each start does. So have the numbers of the store and of the batch.
+//! Each row has a checksum, and each kind the number of its rows and the sum of their checksums. So a row that is
+//! changed, missing, or old is seen when all are read, which each start does. So have the numbers of the store and of
+//! the batch.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

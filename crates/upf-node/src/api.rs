@@ -283,8 +283,8 @@ pub(crate) struct OtlpStatus {
 /// Sessions whose packets find their rules in one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Form {
-    /// `fast`: one rule a key, in its record; `lines`: some, in cache lines, on the fast path too; `held`: one that does not forward
-    /// now; `wide`: packets of some rules, or all, take the slow path or wait longer.
+    /// `fast`: one rule a key, in its record. `lines`: some, in cache lines, on the fast path too. `held`: one that does not
+    /// forward now. `wide`: packets of some rules, or all, take the slow path or wait longer.
     pub(crate) path: String,
     /// Why a record is wide: a name, and a sentence.
     pub(crate) reason: Option<[String; 2]>,

@@ -1,7 +1,7 @@
 //! The ports that the kernel's datapath may send out of: those whose device takes redirected frames now.
 //!
 //! A device that takes none frees them. A veth device takes them only while its far end polls (GRO on, or an XDP program), which
-//! the far end's owner may change at any time; the kernel says so of our end (`NETDEV_XDP_ACT_NDO_XMIT`). So it is asked again and
+//! the far end's owner may change at any time. The kernel says so of our end (`NETDEV_XDP_ACT_NDO_XMIT`). So it is asked again and
 //! again, what is lost meanwhile is counted, and packets to a port that takes none are the workers'.
 
 use std::sync::{Arc, Mutex};

@@ -9,8 +9,8 @@ use rustix::net::{self, sockopt};
 /// Octets that wait in a PFCP socket at most.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Sockets at the listening addresses, of which some are those of TAP devices that are yet to be made; or those of the process that
-/// this one takes over from, with all requests that wait there.
+/// Sockets at the listening addresses. Some of these are addresses of TAP devices that are yet to be made. Who takes over from
+/// another process has that one's sockets, with all requests that wait there.
 ///
 /// # Errors
 /// The address and what the kernel said.

@@ -1,6 +1,6 @@
 //! What a running user plane takes of its file when that is read again.
 //!
-//! What control planes and the control loop use can change, and what workers look up for few packets; what is in the records of
+//! What control planes and the control loop use can change, and what workers look up for few packets. What is in the records of
 //! sessions, or in settings that the fast path reads, cannot.
 
 use std::any::Any;

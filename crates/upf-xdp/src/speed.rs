@@ -81,8 +81,8 @@ impl Rules {
 pub struct SpeedPackets {
     /// As seen by the UE.
     pub direction: OffloadDirection,
-    /// One of session 0 but for its address and TEID: UDP over IPv4, the UE's address 10.0.0.0 in it, uplink behind GTP-U of TEID 0
-    /// with or without a PDU session container, downlink with a VLAN tag or without.
+    /// One of session 0 but for its address and TEID: UDP over IPv4, with the UE's address 10.0.0.0. Uplink it is behind GTP-U of
+    /// TEID 0, with or without a PDU session container. Downlink it has a VLAN tag or none.
     pub frame: [u8; FRAME_LEN],
     /// Uplink packets have a PDU session container.
     pub container: bool,

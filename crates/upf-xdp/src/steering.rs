@@ -41,10 +41,9 @@ pub struct SteeringConfig {
 /// How the packets of a receive queue are spread over the AF_XDP sockets bound to it.
 ///
 /// The kernel hands a packet only to a socket of the queue it came in on, so a program cannot move packets between
-/// queues; and a program on a CPU map's entry cannot redirect to a socket at all but on queue 0, where nothing guards the
-/// queue's fill ring against several CPUs (`docs/decisions/0010-xdp-offload.md`). A NIC whose RSS separates the
-/// directions of a session therefore needs one queue with several sockets, or the engine's own stage with
-/// [`ue_hash`](crate::ue_hash).
+/// queues. A program on a CPU map's entry can redirect to a socket on queue 0 only, and there nothing guards the queue's
+/// fill ring against several CPUs (`docs/decisions/0010-xdp-offload.md`). A NIC whose RSS separates the directions of a
+/// session therefore needs one queue with several sockets, or the engine's own stage with [`ue_hash`](crate::ue_hash).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SteerBy {
     /// All to the queue's first socket.
@@ -83,9 +82,9 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Loads a program and attaches it at once. Until its sockets are there, packets that are the user plane's are
-    /// dropped, and until the local addresses are set, routed interfaces keep none for the kernel: to fill the tables
-    /// first, [`load`](Self::load), set, then [`attach_to`](LoadedProgram::attach_to).
+    /// Loads a program and attaches it at once. Until its sockets are there, packets of the user plane are dropped.
+    /// Until the local addresses are set, routed interfaces keep none for the kernel. To fill the tables first,
+    /// [`load`](Self::load), set, then [`attach_to`](LoadedProgram::attach_to).
     ///
     /// # Errors
     /// As [`load`](Self::load) and [`attach_to`](LoadedProgram::attach_to).
@@ -256,8 +255,8 @@ impl Steering {
         Ok(self.write_config()?)
     }
 
-    /// Has the user plane take all frames in these VLANs but those to other hosts, whatever is in them: each is a port of its
-    /// own, with a way to the kernel of its own. Those that stay are never missing.
+    /// Has the user plane take all frames in these VLANs but those to other hosts. Each is a port of its own, with its own
+    /// way to the kernel. Those that stay are never missing.
     ///
     /// # Errors
     /// [`Error::Vlan`], [`Error::Libbpf`].

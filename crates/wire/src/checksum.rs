@@ -18,7 +18,9 @@ const fn fold(mut sum: u64) -> u16 {
     (sum & 0xffff) as u16
 }
 
-/// One's-complement sum of `octets` as big-endian 16-bit words, an odd last octet padded with zero (RFC 1071).
+/// One's-complement sum of a whole IP packet of `len` octets, told by its headers alone. The checksums of TCP,
+/// UDP and ICMP are the complement of everything else that they cover, so its sum is that of their
+/// pseudo-header, complemented.
 ///
 /// Eight octets a step in the machine's own order: the sum is independent of byte order but for one swap at the
 /// end (RFC 1071 section 2 (B)).

@@ -227,9 +227,9 @@ impl<'a> Icmpv6ErrorPacket<'a> {
     }
 }
 
-/// Whether RFC 4443 section 2.4 (e) allows an error with this reason about `offending`: not about an ICMPv6 error or
-/// redirect, nor to a source that is no single node, nor, packet too big excepted, about a multicast packet. A later
-/// fragment is answered only when it is too big or its time exceeded, as its upper layer is unknown.
+/// Whether RFC 4443 section 2.4 (e) allows an error with this reason about `offending`. None may be about an ICMPv6
+/// error or redirect, or go to a source that is no single node. None but packet too big may be about a multicast
+/// packet. A later fragment is answered only when it is too big or its time exceeded, as its upper layer is unknown.
 pub fn may_answer(offending: &[u8], reason: Icmpv6Reason) -> bool {
     // The rest of a packet in several segments does not matter here.
     let Ok(header) = ipv6::header_within(offending, usize::MAX) else { return false };

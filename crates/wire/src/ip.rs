@@ -82,8 +82,8 @@ pub fn ports(protocol: IpProtocol, upper: &[u8]) -> Option<(u16, u16)> {
     (protocol.has_ports() && upper.len() >= 4).then(|| (u16_at(upper, 0), u16_at(upper, 2)))
 }
 
-/// What follows the header of the packet at the front of `packet`, and the octets behind it, if it is IPv4 without options or IPv6
-/// without extension headers, of which nothing else is checked.
+/// What follows the header of the packet at the front of `packet`, and the octets behind it. It must be IPv4 without options or
+/// IPv6 without extension headers. Nothing else of it is checked.
 #[inline]
 pub fn plain_upper(packet: &[u8]) -> Option<(IpProtocol, &[u8])> {
     match packet.first()? >> 4 {

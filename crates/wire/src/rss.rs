@@ -1,7 +1,7 @@
 //! By what packets are spread over workers: the UE's address, in which both directions of a session agree, or the TEID.
 //!
-//! The XDP program's `bpf/spread.bpf.h` hashes the same, for the engine to spread what its one queue receives: the same
-//! number for the same frame, so that it does not matter where it is done.
+//! The XDP program's `bpf/spread.bpf.h` hashes the same, for the engine to spread what its one queue receives. Both
+//! give the same number for a frame, so it does not matter where that is done.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,8 +30,8 @@ pub enum SpreadBy {
     Teid,
 }
 
-/// The hash of a frame as the steering program takes it for ours: a tunnel's when it is UDP/2152, or a fragment of UDP, to
-/// an address that `is_ours` says carries our tunnels. None when the frame is not IP.
+/// The hash of a frame as the steering program takes it for ours. A tunnel's is taken when it is UDP/2152, or a fragment
+/// of UDP, to an address that `is_ours` says carries our tunnels. None when the frame is not IP.
 pub fn spread(frame: &[u8], by: SpreadBy, is_ours: impl FnOnce(IpAddr) -> bool) -> Option<u32> {
     let outer = Outer::read(frame)?;
     let may_be_tunnel = outer.is_udp_fragment || outer.udp_port(frame) == Some(gtpu::UDP_PORT);
@@ -48,9 +48,9 @@ pub fn target(hash: u32, targets: u32) -> u32 {
 }
 
 /// The hash of the UE's address, for both directions of a session: the inner source of a G-PDU, the destination of a
-/// packet to a UE; an IPv4 address whole, of IPv6 the /64. `tunnelled` is whether the frame is UDP/2152, or a fragment of
-/// UDP, to one of our GTP-U addresses: what is no whole G-PDU then is spread by both outer addresses. None when the frame
-/// is not IP.
+/// packet to a UE. Of IPv4 it is the whole address, of IPv6 the /64. `tunnelled` is whether the frame is UDP/2152, or a
+/// fragment of UDP, to one of our GTP-U addresses: what is no whole G-PDU then is spread by both outer addresses. None
+/// when the frame is not IP.
 pub fn ue_hash(frame: &[u8], tunnelled: bool) -> Option<u32> {
     Some(Outer::read(frame)?.hash(frame, tunnelled, SpreadBy::Ue))
 }

@@ -2,7 +2,7 @@
 //!
 //! Each CPU has a word that programs make odd before they look into the tables, and even when they are done. They run with
 //! softirqs disabled, one at a time on a CPU. Waiting for RCU instead, as the update of an array of maps does, would take
-//! some 16 ms each time: too long for a control plane that ends a thousand sessions a second.
+//! some 16 ms each time. That is too long for a control plane that ends a thousand sessions a second.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

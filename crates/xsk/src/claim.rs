@@ -10,11 +10,11 @@
 //!
 //! The copy comes before the claim, because the claim gives the slots back: the one cursor that the kernel knows
 //! says both "taken" and "free to be written". A copy that lost its race may be torn, as the producer may have
-//! written the slots again; it is thrown away. A copy that won is whole: the cursor only moves on, so it stood at
-//! `c` from step 1 to step 3, and until it moves the producer writes none of the slots behind it.
+//! written the slots again; it is thrown away. A copy that won is whole. The cursor only moves on, so it stood at
+//! `c` from step 1 to step 3. Until it moves the producer writes none of the slots behind it.
 //!
 //! The cursor has 32 bits. A consumer that sleeps between steps 1 and 3 for exactly a multiple of 2^32 entries
-//! (seven minutes at 10 million a second) would take stale entries for fresh; users must bear that, as those of
+//! (seven minutes at 10 million a second) would take stale entries for fresh. Users must bear that, as those of
 //! [`crate::UmemConfig`]'s rings do by noting who owns each chunk.
 
 use core::marker::PhantomData;
@@ -84,8 +84,8 @@ pub struct ClaimAttempts {
 
 /// How far claims may run ahead of what has been finished.
 pub trait Window {
-    /// Cursor value up to which everything is finished, or was a while ago, and the most entries that may be claimed
-    /// beyond it, for a claim at the cursor value `consumed`; `None` for claims without a bound.
+    /// For a claim at the cursor value `consumed`: the cursor value up to which everything is finished, or was a
+    /// while ago, and the most entries that may be claimed beyond it. `None` for claims without a bound.
     fn bound(&self, consumed: u32) -> Option<(u32, u32)>;
 }
 

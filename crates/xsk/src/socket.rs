@@ -359,8 +359,8 @@ impl Socket {
         if result >= 0 { Ok(()) } else { tolerate("recvfrom(AF_XDP)").map(|_| ()) }
     }
 
-    /// Tells the kernel to send what is in the TX ring. Says false when it stopped before the end (in copy mode it
-    /// sends 32 packets a call, or memory or the device queue is short): call again, after reaping.
+    /// Tells the kernel to send what is in the TX ring. Says false when it stopped before the end; call again,
+    /// after reaping. In copy mode it sends 32 packets a call; also memory or the device queue may be short.
     ///
     /// # Errors
     /// [`Error::Sys`]: the interface is down or gone, or a packet longer than its MTU was dropped (`EMSGSIZE`).

@@ -1,7 +1,7 @@
 //! The classical XDP design as a baseline: `bench/xdp-map-chain`, under `BPF_PROG_TEST_RUN`.
 //!
-//! A program that rewrites its packet must have it restored before every run, and every run must meet another session;
-//! the program's wrapper does both, and what the wrapper alone costs, measured in the same round, is subtracted.
+//! A program that rewrites its packet must have it restored before every run, and every run must meet another session.
+//! The program's wrapper does both. What the wrapper alone costs is measured in the same round and subtracted.
 
 mod abi;
 mod rules;

@@ -154,8 +154,8 @@ impl HeldFrames {
     }
 }
 
-/// Where in a frame a packet begins: frames lie 2048 or 4096 bytes apart, and all packets at one place of theirs would compete for the
-/// few lines of the cache that this place can have.
+/// Where in a frame a packet begins. Frames lie 2048 or 4096 bytes apart. Packets that all began at one place of theirs would
+/// compete for the few lines of the cache that this place can have.
 #[allow(clippy::cast_possible_truncation)] // Spread over all bits and scaled down again: within a frame.
 fn head(size: FrameSize, number: usize, len: usize) -> u16 {
     let places = (size.room() - len) / LINE + 1;

@@ -43,8 +43,8 @@ pub(super) struct Op {
     pub(super) left: u8,
     pub(super) right: u8,
     pub(super) mask: u64,
-    /// Bits by which the sum of its words is shifted where it counts: by a byte where the field ends in the upper half of a
-    /// word of the packet (RFC 1071 section 2 (B)).
+    /// Bits by which the sum of its words is shifted where it counts. It is a byte where the field ends in the upper half
+    /// of a word of the packet (RFC 1071 section 2 (B)).
     pub(super) sum_shift: u8,
     /// The checksums that reach over it, one bit each.
     pub(super) sites: u8,

@@ -5,8 +5,8 @@
 //!            ◀───────────── Data, judged octet for octet ─────────────────
 //!  station 1 ─ Interests for the names of station 0 ─▶ ...
 //! ```
-//! Up to four billion names, without a table: a name has its rank in a keyed permutation in it, and what its Data must hold
-//! follows from the rank, so that nothing has to be remembered of what was asked to judge what comes.
+//! Up to four billion names, without a table. A name has in it its rank in a keyed permutation, and what its Data must hold
+//! follows from the rank. So what comes is judged without remembering what was asked.
 
 mod names;
 mod popularity;

@@ -1,5 +1,5 @@
-//! Names without a table: the number of a name in the order of their popularity, spread by a keyed permutation, is in the
-//! name; and what its Data must hold follows from it.
+//! Names without a table. The number of a name in the order of their popularity is in the name, spread by a keyed
+//! permutation. What its Data must hold follows from it.
 
 use kaido_wire::ndn::tlv::{Elements, Writer};
 use kaido_wire::ndn::{Name, types};

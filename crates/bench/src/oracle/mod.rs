@@ -5,8 +5,8 @@
 //!                                                                                 ├─▶ equal, or a Finding: fields side by side
 //!   packet that came ─────────────────────────────────────────────────────────────┘
 //! ```
-//! The frame that must come is built from the packet and the rule alone, byte for byte, with sums computed from scratch;
-//! the code of the user plane has no part in it.
+//! The frame that must come is built from the packet and the rule alone, byte for byte, with sums computed from scratch.
+//! The code of the user plane has no part in it.
 
 mod dissect;
 mod expect;
@@ -191,8 +191,8 @@ fn routed(sent: &[u8], [destination, source]: &[[u8; 6]; 2], takes_hop: bool) ->
     Some(frame)
 }
 
-/// A frame without the headers of IPv4 and GRE, if it has them: IPv4 without options or fragments, and a GRE header of four
-/// octets, all of which are zero but the protocol's.
+/// A frame without the headers of IPv4 and GRE, if it has them. IPv4 must have no options and be no fragment, and GRE have
+/// a header of four octets, all zero but the protocol's.
 fn decapsulated(sent: &[u8]) -> Vec<u8> {
     const LINK: usize = 14;
     const OUTER: usize = 20 + 4;

@@ -73,8 +73,9 @@ pub(super) fn frames(to: [u8; 6], from: [u8; 6], frame_bytes: usize) -> [Vec<u8>
     [tunnelled.payload(frame_bytes), plain.payload(frame_bytes)]
 }
 
-/// Both streams, one to one, from one port to the other, at so many packets a second or as fast as the port takes them: two
-/// at a time, as many of one kind as of the other, or each by itself where they are `apart`. `key` tells packets of this trial from those of the last.
+/// Both streams, one to one, from one port to the other, at so many packets a second or as fast as the port takes them. They go two
+/// at a time, as many of one kind as of the other, or each by itself where they are `apart`. `key` tells packets of this trial from
+/// those of the last.
 pub(super) fn traffic(
     [into, out_of]: [&Driver; 2],
     frames: [Vec<u8>; 2],

@@ -1,5 +1,5 @@
-//! The user plane's datapath in the kernel between two links: sessions of a shape as a node gives them to it, and a worker behind it for
-//! those of whose packets it leaves some.
+//! The user plane's datapath in the kernel between two links. It has sessions of a shape as a node gives them to it, and a worker
+//! behind it for those of whose packets it leaves some.
 //!
 //! ```text
 //!   PFCP ─▶ Upf ─▶ KernelRecord::of ─▶ Offload     taken, or left with a reason

@@ -4,8 +4,8 @@
 //!   bench: generator, receiver, oracle ── gnb0 (veth) n3 ── worker ── n6 (veth) dn0 ── bench
 //! ```
 //! The worker has a CPU for itself where there are two, and polls; the bench's one thread sends, receives and judges on
-//! another. What the kernel does to bring a packet over a link is done on the sender's CPU: it is in the rate, and where the
-//! node sends in its time, but not where the bench does.
+//! another. What the kernel does to bring a packet over a link is done on the sender's CPU. It is in the rate, and in the
+//! node's time where the node sends, but not where the bench does.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

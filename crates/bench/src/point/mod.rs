@@ -5,9 +5,9 @@
 //!              ─▶ rounds: packets made ready (not timed) ─▶ all workers forward theirs (timed) ─▶ judged (not timed)
 //!              ─▶ PointResult: rate, loss, time, latency, order, CPUs, counters, watts
 //! ```
-//! With a queue for each worker the packets are dealt by the hash that a NIC would take; with a shared queue the workers
-//! take blocks. Packets either lie ready, and the rate is what the workers take them at; or they come at a rate, wait in a
-//! ring, are lost when that is full, and have a latency. All that is in memory; [`Datapath`] puts links between bench and node
+//! With a queue for each worker the packets are dealt by the hash that a NIC would take; with a shared queue the workers take
+//! blocks. Either packets lie ready, and the rate is what the workers take them at. Or they come at a rate, wait in a ring,
+//! are lost when that is full, and have a latency. All that is in memory; [`Datapath`] puts links between bench and node
 //! instead.
 
 mod beside;

@@ -239,7 +239,7 @@ impl Totals {
     }
 
     /// Adds a run of one worker, which is a sample: nanoseconds that it took, and of these with a packet in hand; packets that
-    /// were offered, and those of them that were lost.
+    /// were offered, and those lost.
     pub(super) fn add_run(&mut self, elapsed_ns: f64, busy_ns: f64, [offered, lost]: [u64; 2]) {
         let forwarded = offered.saturating_sub(lost);
         self.elapsed_ns += elapsed_ns;

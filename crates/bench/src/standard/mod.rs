@@ -1,5 +1,5 @@
-//! Random sessions and packets: what the fast path, the slow path and the kernel's datapath do with them is what the standard says (TS 29.244
-//! 5.2 to 5.4), packet for packet and octet for octet, and so is what they charge.
+//! Random sessions and packets. The fast path, the slow path and the kernel's datapath do with them what the standard says (TS
+//! 29.244 5.2 to 5.4), packet for packet and octet for octet, and charge what it says.
 //!
 //! ```text
 //!   rules, packets, changes ─┬─▶ fast path                        ┐
@@ -31,7 +31,7 @@ use crate::network::teid;
 
 const CASES: u32 = 3000;
 const SESSIONS: u32 = 1000;
-/// A rate of the least kind admits a second packet a second after the first: a case that took longer than this, since others had the
+/// A rate of the least kind admits a second packet a second after the first. A case that took longer, since others had the
 /// processor, says nothing of the kernel, whose clock goes on.
 const CASE_MAX: Duration = Duration::from_millis(400);
 

@@ -7,7 +7,7 @@
 //!            │          └─ port                where it goes out
 //!            └─ PortSpec …                     what the names of ports stand for
 //! ```
-//! Everything is plain data with serde. A packet is a pure function of its stream, the seed and its sequence number: the
+//! Everything is plain data with serde. A packet is a pure function of its stream, the seed and its sequence number. The
 //! receiver makes it again to judge what came back, and workers share a stream by dealing out sequence numbers.
 
 mod field;
@@ -206,7 +206,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Packets a second for frames of `frame_bytes` (without FCS) on average over a line of `line_bps` bits a second;
+    /// Packets a second for frames of `frame_bytes` (without FCS) on average over a line of `line_bps` bits a second.
     /// `None` for a share, for the maximum, and for percents of an unknown line.
     pub fn pps(self, frame_bytes: f64, line_bps: Option<f64>) -> Option<f64> {
         let l1_bits = (frame_bytes + f64::from(LINK_OVERHEAD_BYTES)) * 8.0;

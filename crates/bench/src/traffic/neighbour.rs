@@ -55,7 +55,7 @@ impl Neighbours {
         self.unresolved().filter_map(|gateway| self.question(gateway)).collect()
     }
 
-    /// Tells the link of every address of the port, as a host does that comes up: a router that asked for one before and had no
+    /// Tells the link of every address of the port, as a host does that comes up. A router that asked for one before and had no
     /// answer would wait for its next turn, a second later.
     pub(crate) fn announcements(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.own.iter().filter_map(|own| match *own {

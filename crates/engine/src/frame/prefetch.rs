@@ -41,7 +41,7 @@ impl Frame {
     /// read there, and where it will write.
     ///
     /// Into the first level of the cache: a store that misses it waits. No more frames than those of a few groups should be
-    /// asked for ahead: they lie 2048 or 4096 bytes apart, so that their first lines compete for the same few places there.
+    /// asked for ahead. They lie 2048 or 4096 bytes apart, so that their first lines compete for the same few places there.
     #[inline(always)]
     pub fn prefetch(&self, before: usize) {
         let first = self.begin().wrapping_sub(before);

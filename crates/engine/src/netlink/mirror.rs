@@ -110,7 +110,7 @@ impl Mirror {
 
     /// Takes in one event.
     ///
-    /// Routes are not followed one by one: when a link goes down or an address goes away the kernel drops IPv4
+    /// Routes are not followed one by one. When a link goes down or an address goes away the kernel drops IPv4
     /// routes without a word, so after any such event the table is read again.
     pub(super) fn event(&mut self, message: &Message<'_>) {
         match message.kind {

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! A block is taken with all that is free of it, and given out in the order in which its frames lie. However frames come
-//! back, a block is whole again once they all have; a stack of free frames gives them out as they came, and what has been
+//! back, a block is whole again once they all have. A stack of free frames gives them out as they came, and what has been
 //! apart once never comes together again. Why that matters: `docs/decisions/0002-frames.md`.
 //!
-//! The two summaries are hints that are never missing: whoever finds a block empty, or fills it, sets its bit after its
-//! frames are in, and whoever clears a bit takes what is in the block after that. So a block with free frames in it has a bit in
-//! one of them, or somebody is about to take the frames or to set it.
+//! The two summaries are hints that are never missing. Whoever finds a block empty, or fills it, sets its bit after its frames
+//! are in. Whoever clears a bit takes what is in the block after that. So a block with free frames in it has a bit in one of
+//! them, or somebody is about to take the frames or to set it.
 
 use crate::sync::{AtomicU64, Ordering};
 

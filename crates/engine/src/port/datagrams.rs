@@ -39,7 +39,8 @@ impl DatagramRooms {
         Self { room, rooms: vec![0; room * BATCH_MAX].into(), came: ArrayVec::new() }
     }
 
-    /// Takes up to `most` datagrams that have come to a socket, in place of those of the last time; how many.
+    /// Takes up to `most` datagrams that have come to a socket, in place of those of the last time, and says
+    /// how many.
     ///
     /// # Errors
     /// What the kernel says when it gives none: that none has come, or that one which was sent has come to grief.

@@ -102,8 +102,8 @@ pub trait Port: Send {
         true
     }
 
-    /// Whether it has work that no [`readiness`](Self::readiness) tells of, such as frames that wait for room in the device, or
-    /// a device that is short of frames to receive into: then the worker looks again soon.
+    /// Whether it has work that no [`readiness`](Self::readiness) tells of: frames that wait for room in the device, or a
+    /// device that is short of frames to receive into. Then the worker looks again soon.
     fn needs_poll(&self) -> bool {
         false
     }

@@ -97,9 +97,9 @@ impl<O> CommitRing<O> {
         &self.slots[cursor as usize & (self.slots.len() - 1)]
     }
 
-    /// Hands in the output of a block of this queue; `output` is an empty one afterwards. Then, unless another thread is at
-    /// it, calls `leave` for the output of each block that is ready at the head, in the order of their claims, to empty it, and
-    /// `flush` when there is no more. Of all threads one at a time is in `leave` or `flush`.
+    /// Hands in the output of a block of this queue; `output` is an empty one afterwards. Then, unless another thread is at it,
+    /// it calls `leave` to empty the output of each block that is ready at the head, in the order of their claims, and `flush`
+    /// when there is no more. Of all threads one at a time is in `leave` or `flush`.
     ///
     /// # Panics
     /// When the block was not claimed within this ring's window.

@@ -1,5 +1,5 @@
-//! Time stamps for stages that last some hundred nanoseconds: the time stamp counter where there is one, which runs at
-//! a constant rate on every x86-64 of the last decade, whatever the core does.
+//! Time stamps for stages that last some hundred nanoseconds. They are of the time stamp counter where there is one:
+//! it runs at a constant rate on every x86-64 of the last decade, whatever the core does.
 
 /// Now, in cycles of the time stamp counter; in nanoseconds on machines without one.
 #[inline]

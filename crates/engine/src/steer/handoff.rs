@@ -169,7 +169,7 @@ impl<T> Drop for Receiver<T> {
 /// Whether a receiver must be woken. The receiver arms the flag, checks its rings again and sleeps. A sender notifies after each
 /// [`Sender::publish`].
 ///
-/// A sequentially consistent fence stands between each side's write and its look at what the other one writes: either the sender
+/// A sequentially consistent fence stands between each side's write and its look at what the other one writes. So the sender
 /// finds the flag armed, or the receiver sees what was published before. While the flag is not armed it is only read, and its
 /// cache line stays shared by all senders.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@
 //!                                              ╰─ notify, when that worker sleeps
 //! ```
 //!
-//! Where only the function can tell whose a packet is, it sends it to the other worker by a [hand-off port](handoff_ports()). A device that
-//! cannot be opened for each worker is had by one, who [relays](relay()) what the others send.
+//! Where only the function can tell whose a packet is, it sends it to the other worker by a [hand-off port](handoff_ports()). A
+//! device that cannot be opened for each worker is had by one, who [relays](relay()) what the others send.
 //!
 //! The rings are for one sender and one receiver each, without locks. Packets of one hash stay in their order. What finds
 //! its ring full is dropped and counted as [`DropReason::HANDOFF_FULL`](crate::DropReason::HANDOFF_FULL).

@@ -1,6 +1,6 @@
 //! GRE removal and its reverse: any frames, in any order, under rules of every kind. Every frame is sent, dropped with a
-//! reason, or one of the bounded number that wait; none of the pool is lost; and what a frame without tags does at once, a
-//! frame with one does the slow path.
+//! reason, or one of the bounded number that wait. None of the pool is lost. What a frame without tags does at once, a
+//! frame with one does on the slow path.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use std::net::IpAddr;

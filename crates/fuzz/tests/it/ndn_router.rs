@@ -1,6 +1,6 @@
 //! The NDN router: any packets of the link, whole, in fragments, in Ethernet frames, in UDP over a port of the engine, from faces
-//! that come and go, one of them reliable, while time passes. Every frame is sent, dropped with a reason, or one of the bounded number that wait; none of the pool is lost; and
-//! what is sent can be read and fits its face.
+//! that come and go, one of them reliable, while time passes. Every frame is sent, dropped with a reason, or one of the bounded
+//! number that wait. None of the pool is lost. What is sent can be read and fits its face.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use crate::datagrams;

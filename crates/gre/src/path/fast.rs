@@ -17,9 +17,9 @@ const OUTER: usize = IPV4 + GRE;
 const INNER: usize = ipv4::HEADER_LEN;
 const INNER_V6: usize = ipv6::HEADER_LEN;
 const HEAD_LEN: usize = LINK + OUTER + INNER;
-/// What is equal in all usual tunnel packets: which bits, and what they are. EtherType of IPv4 with version, header length and class
-/// of service behind it: no options, and not the bit of ECN that is set in each of the two values that go over to what was in
-/// the tunnel (RFC 6040 4.2).
+/// What is equal in all usual tunnel packets: which bits, and what they are. EtherType of IPv4 with version, header length and
+/// class of service behind it. It has no options. Of ECN it has not the bit that is set in each of the two values that go over to
+/// what was in the tunnel (RFC 6040 4.2).
 const HEAD: MaskedWord =
     MaskedWord::new([0x08, 0x00, 0x45, 0, 0, 0, 0, 0], [0xff, 0xff, 0xff, 0x01, 0, 0, 0, 0]);
 const HEAD_AT: usize = ethernet::TYPE_AT;

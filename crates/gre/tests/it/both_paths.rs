@@ -1,5 +1,5 @@
-//! The fast path and the slow path do the same. A tag sends a frame the slow path and changes nothing else, so with
-//! and without one the same must come out, or be dropped for the same reason, whatever is in the frame.
+//! The fast path and the slow path do the same. A tag sends a frame to the slow path and changes nothing else. So
+//! with and without one the same must come out, or be dropped for the same reason, whatever is in the frame.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use std::sync::{Arc, OnceLock};

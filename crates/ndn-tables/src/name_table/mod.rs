@@ -1,9 +1,9 @@
 //! Values by prefix, shared by all workers: longest prefix match by one hash lookup for each depth at which there are
 //! prefixes, while the control thread changes them.
 //!
-//! A lookup is taken in steps for a batch: [`Lookup::ask`] fetches what tells at which depths there may be a prefix,
-//! [`Lookup::bloom_candidates`] fetches the buckets of those, [`Lookup::match_tags`] compares tags, the longest first, and fetches the record
-//! of the first that fits, [`Lookup::take`] compares the name, for which [`Lookup::ripen`] asks if it is long. Why so:
+//! A lookup is taken in steps for a batch. [`Lookup::ask`] fetches what tells at which depths there may be a prefix.
+//! [`Lookup::bloom_candidates`] fetches the buckets of those. [`Lookup::match_tags`] compares tags, the longest first, and fetches
+//! the record of the first that fits. [`Lookup::take`] compares the name; for a long name [`Lookup::ripen`] asks first. Why so:
 //! `docs/decisions/0018-longest-name-prefix.md`.
 
 mod entry;
@@ -22,8 +22,8 @@ pub use error::NameTableError;
 use lookup::bit;
 pub use lookup::{Lookup, PrefixLookup};
 
-/// Prefixes from which on the buckets of those that may be there are sieved: below it the index, 13 octets a prefix, stays in
-/// the cache, and to fetch all of them costs less than to tell which.
+/// From so many prefixes on, the buckets of those that may be there are sieved. Below it the index, 13 octets a prefix, stays
+/// in the cache, and fetching all of them costs less than telling which.
 const SIEVED_FROM: usize = 1 << 18;
 
 /// What only writers use.

@@ -47,9 +47,9 @@ impl NameHash {
         self.root
     }
 
-    /// The hash of a prefix and one more component (type, length and value), given the hash of the prefix: [`STEP`] octets
-    /// a step, the last with zeros behind, each a folded multiplication of secrets and octets. The type and length among
-    /// them say where they end.
+    /// The hash of a prefix and one more component (type, length and value), given the hash of the prefix. It takes
+    /// [`STEP`] octets a step, the last with zeros behind. A step is a folded multiplication of secrets and octets. The
+    /// type and length among them say where they end.
     #[inline(never)]
     pub fn extend(&self, prefix: u64, component: &[u8]) -> u64 {
         component.chunks(STEP).fold(prefix, |state, chunk| {

@@ -1,5 +1,5 @@
-//! What of the PIT each host and each application has, in units of an entry: a record beyond the first and a piece of a
-//! long name cost as many as there are entries for one of them, so that none of the stores can be used up alone.
+//! What each host and each application has of the PIT, in units of an entry. A record beyond the first, and a piece of
+//! a long name, cost as many units as there are entries for one of them. So none of the stores can be used up alone.
 
 use super::settings::PitSettings;
 use crate::Account;

@@ -63,9 +63,9 @@ impl Pit {
         Some(self.token(self.entries[slot as usize].handle(slot)))
     }
 
-    /// The pending Interest of a token, if it is one that Data of this name satisfies, and no other: an Interest of
-    /// the very name, from one face and to one, no other Interest of it, and none that may be a prefix of it. `None` says
-    /// nothing.
+    /// The pending Interest of a token, if it is the only one that Data of this name satisfies. It is an Interest of the
+    /// very name, from one face and to one. There is no other Interest of that name, and none that may be a prefix of it.
+    /// `None` says nothing.
     #[inline(always)]
     pub fn single_downstream(&self, token: &PitToken, name: &[u8]) -> Option<SingleDownstream> {
         let (generation, slot) = self.read_token(token)?;

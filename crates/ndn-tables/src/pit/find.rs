@@ -41,8 +41,8 @@ impl Pit {
         self.index.prefetch(hash);
     }
 
-    /// Asks for the lines of the first entry that may have a name of so many octets; if there is none, for those of the
-    /// entry that it is given if `before` others are given one before.
+    /// Asks for the lines of the first entry that may have a name of so many octets. If there is none, it asks for
+    /// those of the entry that it is given if `before` others are given one before.
     #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64, name_len: usize, before: usize) {
         let found = if self.index.is_absent(hash) { None } else { self.index.find(hash).next() };

@@ -11,8 +11,8 @@ pub struct PitSettings {
     pub name_chunks: u32,
     /// The number of the worker, for its tokens.
     pub worker: u8,
-    /// What one host or one application may have of it, in entries: a record beyond the first and a piece of a long name cost
-    /// as many as there are entries for one of them.
+    /// What one host or one application may have of it, in entries. A record beyond the first, and a piece of a long name,
+    /// cost as many as there are entries for one of them.
     pub of_account: u32,
     /// What all other hosts together may have: the rest is for applications of this one.
     pub of_hosts: u32,

@@ -35,7 +35,7 @@ impl Pit {
         next.map(|tick| NodeInstant::of_tick(tick).since(now))
     }
 
-    /// Has the timer of an entry come when it expires, or before: one that comes too early is armed again, so that an
+    /// Has the timer of an entry come when it expires, or before. One that comes too early is armed again. So an
     /// entry that is given to one Interest after the other is armed once in a lifetime of an Interest.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // Lifetimes are far less than 2^31 ticks.

@@ -6,11 +6,11 @@
 //! wait as a router of that rate has: round-trip time × rate. Routes have three to five components, names two more. Packets
 //! are made outside of the time that is taken, 4096 at a time. Times are those that the thread had the processor.
 //!
-//! What is around the router in memory, which takes its packets and keeps their tokens, is measured in the same run by handing it
-//! packets that were not forwarded, and is taken off.
+//! What is around the router in memory takes its packets and keeps their tokens. It is measured in the same run with packets that
+//! were not forwarded, and is taken off.
 //!
-//! Beside it stand its two parts: the same work with tables that fit into the caches, and what the lines cost that a packet
-//! touches when they are only asked for and read. The ratio is that of the forwarding to both together.
+//! Beside it stand its two parts. One is the same work with tables that fit into the caches. The other is what the lines
+//! cost that a packet touches, when they are only asked for and read. The ratio is that of the forwarding to both together.
 
 mod floor;
 mod names;

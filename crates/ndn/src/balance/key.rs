@@ -43,8 +43,8 @@ pub(crate) fn key(packet: &Packet, hash: &NameHash) -> Option<Key> {
     })
 }
 
-/// The hash of the name of an Interest, and where its elements behind the name begin, if it is one of those that the forwarding
-/// reads in one pass: what [`key`] says of it, without a look at each octet. `None` of any other packet.
+/// The hash of the name of an Interest, and where its elements behind the name begin, if it is one that the forwarding reads in
+/// one pass. It is what [`key`] says of it, without a look at each octet. `None` of any other packet.
 #[inline(always)]
 pub(crate) fn fast_interest(packet: &Packet, hash: &NameHash) -> Option<(u64, usize)> {
     let octets = packet.frame.data_and_behind(STEP)?;

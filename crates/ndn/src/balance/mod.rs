@@ -6,10 +6,10 @@
 //!            ▼                        ▲
 //!         summary ──▶ heavy hitters ──▶ hot names
 //! ```
-//! A name has a home, the worker that its hash chooses, where its Interests wait and its Data is cached. A name that is asked
-//! for so often that its home would have more to do than the others is hot: its Interests are sprayed over all workers by name
-//! and nonce, so that a copy that went round meets the Interest that it is a copy of. `docs/decisions/0020` has the rules and
-//! why they hold while names turn hot and cool.
+//! A name has a home, the worker that its hash chooses, where its Interests wait and its Data is cached. A name is hot if it
+//! is asked for so often that its home would have more to do than the others. Its Interests are sprayed over all workers by
+//! name and nonce, so that a copy that went round meets the Interest that it is a copy of. `docs/decisions/0020` has the rules
+//! and why they hold while names turn hot and cool.
 
 mod handoff_header;
 mod heavy_hitters;

@@ -1,7 +1,7 @@
 //! Fetching what lies in several Data: segments `/name/v=VERSION/seg=0` to the last, which the Data say.
 //!
-//! Several Interests are under way at once: as many as a window that grows by one for each window of Data, and is halved when
-//! one is lost or the network says that it is congested (RFC 5681 in the units of Interests).
+//! Several Interests are under way at once: a window. It grows by one for each window of Data. It is halved when one is lost
+//! or the network says that it is congested (RFC 5681 in the units of Interests).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

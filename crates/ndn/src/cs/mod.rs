@@ -5,7 +5,7 @@
 //!   its prefixes, the last LEVELS of them ──▶ the newest entry below each
 //! ```
 //! One Data of a name is kept, the newest. An Interest that may be a prefix finds Data of exactly its name, or the newest
-//! whose name has up to [`LEVELS`] components more; what lies deeper is forwarded, as is an Interest whose prefix's newest
+//! whose name has up to [`LEVELS`] components more. What lies deeper is forwarded. So is an Interest whose prefix's newest
 //! Data was evicted while older Data stayed.
 
 mod admission;

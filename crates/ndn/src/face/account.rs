@@ -110,8 +110,8 @@ impl OnDemandFaces {
     }
 }
 
-/// The host at the other end, where it has an address of IP: of IPv6 a /64, of which one host has as many addresses as it
-/// likes; on a link, where all have the same, the address.
+/// The host at the other end, where it has an address of IP. Of IPv6 it is a /64, of which one host has as many addresses
+/// as it likes. On a link, where all have the same, it is the address.
 fn host(remote: &FaceUri) -> Option<IpAddr> {
     let (FaceUri::Tcp(address) | FaceUri::Udp(address)) = remote else { return None };
     Some(match address.ip().to_canonical() {

@@ -1,7 +1,7 @@
 //! The fast path: a new Interest to one next hop, and its Data to the one that waits for it.
 //!
-//! What is done here is what [`super::interest`] and [`super::data`] do, which know all cases: each function decides on what
-//! it finds and changes nothing before it is sure, and gives the packet back if it is not. The property test against the
+//! What is done here is what [`super::interest`] and [`super::data`] do, which know all cases. Each function decides on what
+//! it finds and changes nothing before it is sure. If it is not, it gives the packet back. The property test against the
 //! model has packets of both paths.
 
 use kaido_ndn_tables::{Account, FaceId, Hops, InRecord, OutRecord, PrefixLookup, Prefixes, Selectors};

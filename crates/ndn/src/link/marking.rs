@@ -1,7 +1,8 @@
 //! Congestion marks: a long queue in front of a face is told to who asks through it.
 //!
-//! As of NFD's link service: the first packet that finds the queue above its threshold is marked, the next after an
-//! interval that shrinks with the square root of their number, until the queue is short again (CoDel's law).
+//! As of NFD's link service: the first packet that finds the queue above its threshold is marked. The next is
+//! marked after an interval that shrinks with the square root of their number, until the queue is short again
+//! (CoDel's law).
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

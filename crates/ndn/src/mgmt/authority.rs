@@ -1,8 +1,8 @@
 //! Whose commands are obeyed.
 //!
-//! A command is an Interest that is signed: the digest of its parameters is in its name, or, in the older form, its last
-//! four components are a time stamp, a nonce and the signature. An application of this host may sign with a SHA-256 that
-//! only proves the command whole; any other must use a key that was configured.
+//! A command is an Interest that is signed. The digest of its parameters is in its name. In the older form its last four
+//! components are a time stamp, a nonce and the signature. An application of this host may sign with a SHA-256 that only
+//! proves the command whole; any other must use a key that was configured.
 
 use std::time::{Duration, SystemTime};
 

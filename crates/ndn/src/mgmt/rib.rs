@@ -2,8 +2,9 @@
 //!
 //! A prefix with routes of its own has a FIB entry. Its next hops are those routes, and the routes of shorter prefixes
 //! that children inherit, as far as no prefix between captures. Of several ways to one face the cheapest of its own
-//! counts; an inherited one only where there is none of its own, and of several of those the one of the longest prefix.
-//! The same order holds among faces that cost the same: who publishes below a prefix of another's is asked first.
+//! counts. An inherited one counts only where there is none of its own, and of several of those the one of the longest
+//! prefix. The same order holds among faces that cost the same: who publishes below a prefix of another's is asked
+//! first.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,7 +1,7 @@
 //! Commands of the modules `rib` and `fib`.
 //!
-//! A next hop that the module `fib` adds is a route that no longer prefix inherits, of an origin of its own: the RIB is the
-//! one place that knows what leads where.
+//! A next hop that the module `fib` adds is a route that no longer prefix inherits, of an origin of its own. So the RIB is
+//! the one place that knows what leads where.
 
 use std::time::{Duration, Instant};
 

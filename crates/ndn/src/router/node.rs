@@ -163,8 +163,8 @@ impl RouterNode {
         Ok(face)
     }
 
-    /// The address on a port of the engine from which a face by UDP goes to `remote`: the one that is wished for, or one of its
-    /// family where the host has no socket of it.
+    /// The address on a port of the engine from which a face by UDP goes to `remote`. It is the one that is wished for, or one
+    /// of its family where the host has no socket of it.
     fn udp_listen(&self, wish: &FaceRequest, remote: SocketAddr) -> Option<UdpListen> {
         let NodeParts { udp, host, ethernet, .. } = &self.parts;
         let mut alike =
@@ -417,7 +417,7 @@ impl Observer {
         self.mailboxes.iter().map(ask).collect()
     }
 
-    /// Has a worker read up to `rows_max` entries of a table of its own, from a number on, whose names begin with `prefix`; `None`
+    /// Has a worker read entries of a table of its own whose names begin with `prefix`: up to `rows_max`, from a number on. `None`
     /// when it has too much to do, or there is no such worker.
     pub(crate) fn read_table(
         &self,

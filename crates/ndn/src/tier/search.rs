@@ -1,8 +1,8 @@
 //! Erasing some packets of a prefix: the log is read from its beginning to its end, some of it at a time, for records of that
 //! prefix that the index leads to. A mark would erase all of them.
 //!
-//! The header of a record that is erased is written anew and says so: the index, when it is made again from the lists behind
-//! the segments, leads to it and not to an older record of the same name.
+//! The header of a record that is erased is written anew and says so. When the index is made again from the lists behind the
+//! segments, it leads to that record, and not to an older one of the same name.
 
 use std::os::unix::fs::FileExt as _;
 use std::sync::PoisonError;

@@ -338,8 +338,8 @@ fn files_of_others_are_refused_and_left_as_they_are() {
     assert!(open().is_ok());
 }
 
-/// Each octet of a small log is wrong in turn: what is found is as it was put, and of the packets no other than the one that
-/// has the octet is lost, nor any if what is wrong only leads to them.
+/// Each octet of a small log is wrong in turn. What is found is as it was put. Of the packets none is lost but the one that
+/// has the octet, nor that one if what is wrong only leads to it.
 #[test]
 fn damage_costs_what_is_damaged() {
     let mut rig = Rig::new(1 << 20);

@@ -1,5 +1,5 @@
-//! Erase tombstones: what was erased on disk. Names are not in memory, and a log is not searched for them; a mark says that
-//! records before a place in the log whose names have a prefix are gone, and is minded when a record is read.
+//! Erase tombstones: what was erased on disk. Names are not in memory, and a log is not searched for them. A mark says that
+//! records before a place in the log are gone if their names have a prefix. It is minded when a record is read.
 
 use std::fs;
 use std::io::{self, Write as _};

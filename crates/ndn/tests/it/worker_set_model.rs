@@ -1,6 +1,6 @@
-//! A router of four workers beside one of one, while names turn hot and cool and workers take their turns as they like: no
-//! Interest is answered twice, no loop passes, who waits gets the Data, nothing is left; and names that never turned fare as with
-//! one worker.
+//! A router of four workers beside one of one, while names turn hot and cool and workers take their turns as they like. No
+//! Interest is answered twice, no loop passes, who waits gets the Data, nothing is left. Names that never turned fare as with one
+//! worker.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};

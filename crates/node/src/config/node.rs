@@ -21,9 +21,9 @@ pub struct NodeConfig {
     /// Frames in the pool, shared by all ports.
     #[schemars(range(min = FRAMES_MIN, max = FRAMES_MAX))]
     pub frames: Spanned<u32>,
-    /// Bytes of a frame, of which 256 are headroom; longer packets lie in several. By itself a node has frames of 2048 bytes where
-    /// all its ports have an MTU of at most 1770, none is of driver `dpdk`, and none of an `igb`, `igc` or `ixgbe` NIC with AF_XDP;
-    /// an NDN router always has 4096.
+    /// Bytes of a frame, of which 256 are headroom; longer packets lie in several. By default frames have 2048 bytes where all
+    /// ports have an MTU of at most 1770, none is of driver `dpdk`, and none of an `igb`, `igc` or `ixgbe` NIC with AF_XDP. An NDN
+    /// router always has 4096.
     #[schemars(extend(
         "enum" = [FrameSize::TwoKib.bytes(), FrameSize::FourKib.bytes()],
         "x-default" = "as the ports ask"
@@ -36,20 +36,20 @@ pub struct NodeConfig {
     /// workers take blocks of packets from each port's one queue, whatever is in them, which splits even a single flow; packets of a
     /// flow may overtake each other. `shared-ordered`: likewise, and packets leave in the order of their arrival.
     pub queue_mode: Spanned<QueueMode>,
-    /// Who forwards. `engine`: the workers, all packets. `xdp`: a program in the driver of the `af_xdp` ports forwards the packets of
-    /// each tunnel and UE address whose rules fit a record of the kernel; the workers forward the rest. The tables have room for the
-    /// records of `sessions_max` sessions. `hybrid`: the same program and the same workers; the tables have room for
-    /// `xdp_records_max` records, the first come; later ones stay with the workers. `auto`: of a user plane, `xdp` where an `af_xdp`
-    /// port is in copy mode, `engine` where all are zero-copy, and `engine` where the kernel does not take the programs or the memory
-    /// for `sessions_max` is not there; the log and `kaido status` give the choice and the reason. Of other functions, `engine`. See
-    /// `docs/upf.md`.
+    /// Who forwards. `engine`: the workers, all packets. `xdp`: a program in the driver of the `af_xdp` ports forwards the packets
+    /// of each tunnel and UE address whose rules fit a record of the kernel; the workers forward the rest. The tables have room for
+    /// the records of `sessions_max` sessions. `hybrid`: the same program and the same workers; the tables have room for
+    /// `xdp_records_max` records, the first come; later ones stay with the workers. `auto`: of a user plane, `xdp` where an
+    /// `af_xdp` port is in copy mode, and `engine` where all are zero-copy. It is `engine` too where the kernel does not take the
+    /// programs, or the memory for `sessions_max` is not there. The log and `kaido status` give the choice and the reason. Of other
+    /// functions, `engine`. See `docs/upf.md`.
     pub datapath: Spanned<Datapath>,
     /// CPUs that the workers are pinned to, in their order. Empty pins none.
     pub cpus: Spanned<Vec<usize>>,
     /// Poll without ever sleeping: lowest latency, one whole core a worker.
     pub busy_poll: bool,
-    /// Give up the capabilities that a node has no use for, and have system calls that it has no use for refused: by the process, and
-    /// further by the threads that forward packets and that answer clients of the API. Not with ports of driver `dpdk`.
+    /// Give up the capabilities that a node has no use for, and have system calls that it has no use for refused. The process does
+    /// so, and further the threads that forward packets and those that answer clients of the API. Not with ports of driver `dpdk`.
     pub sandbox: bool,
     /// By what packets are steered to workers in mode `rss`, if not by the queue. The function decides.
     #[serde(skip)]

@@ -24,8 +24,8 @@ pub struct PortConfig {
     /// The function whose port it is, where the file has several.
     #[schemars(extend("x-allowed" = "a name in `function`", "x-default" = "the only one"))]
     pub function: Option<String>,
-    /// `af_xdp` is the fast one; `af_packet` works wherever a packet socket does; `tap` makes a device whose other side is this
-    /// host's kernel; `dpdk`, where it is built in, takes a NIC from the kernel (see dpdk.md).
+    /// `af_xdp` is the fast one. `af_packet` works wherever a packet socket does. `tap` makes a device whose other side is this
+    /// host's kernel. `dpdk`, where it is built in, takes a NIC from the kernel (see dpdk.md).
     pub driver: Spanned<Driver>,
     /// The network interface, or the name of the TAP device to make: for `dpdk`, the kernel's side of the port.
     #[schemars(extend("x-default" = "required"))]

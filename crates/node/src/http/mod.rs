@@ -5,8 +5,8 @@
 //!                                ├─ /metrics  ──▶ metrics thread
 //!                                └─ /healthz, /readyz, documents: answered here
 //! ```
-//! Whatever a client does, workers and control loops wait for nobody: clients, their requests and the questions that wait are bounded,
-//! and a client that is slow, or says nothing, gives way to others.
+//! Whatever a client does, workers and control loops wait for nobody. Clients, their requests and the questions that wait are
+//! bounded. A client that is slow, or says nothing, gives way to others.
 
 mod access;
 mod answer;

@@ -9,7 +9,7 @@ use rustix::thread::{
 use super::ThreadKind;
 
 /// What a node has uses for: interfaces, routes and programs; packet sockets; eBPF; memory that is not swapped, and where it lies;
-/// ports below 1024; and files that are another user's, where root starts it by hand.
+/// and ports below 1024. Where root starts it by hand, also files of other users.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BIND_SERVICE)

@@ -48,8 +48,8 @@ pub struct Features {
 /// Rules of a list that are compared with each other, in the place of a look-up by their names.
 const COMPARED_MAX: usize = 16;
 
-/// Takes rules that are in a list twice out of it, as some control planes repeat them (free5GC), and refuses two of one name that
-/// differ (cause 73 with the Failed Rule ID).
+/// Takes rules that are in a list twice out of it, as some control planes repeat them (free5GC). Two of one name that differ are
+/// refused (cause 73 with the Failed Rule ID).
 fn unique<T: PartialEq>(
     rules: &mut Vec<T>,
     id: impl Fn(&T) -> RuleId,

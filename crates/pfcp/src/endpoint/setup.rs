@@ -23,7 +23,7 @@ use crate::procedure::Phase;
 use crate::transaction::{Instants, Transmit};
 use crate::walk::Group;
 
-/// How often T1 passes before a node that does not answer where it is known has moved to where it claims to be: a heartbeat
+/// How often T1 passes before a node that does not answer where it is known has moved to where it claims to be. A heartbeat
 /// and its repetition are unanswered then, and the claim comes again.
 const CLAIM_PATIENCE: u32 = 2;
 

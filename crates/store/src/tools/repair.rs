@@ -56,7 +56,7 @@ pub enum RepairReport {
 /// It keeps each row of the snapshot whose checksum is right, and of the journal all batches from the snapshot on up to the
 /// first that is whole nowhere. No batch behind that is kept: it may give to one session what the missing one took from
 /// another. What is lost is so either absent, or as it was at one moment. The store keeps its number, by which the memory of
-/// usage counters knows it, unless batches are lost: then counters may be others' by now, and sessions are not as their control
+/// usage counters knows it, unless batches are lost. Then counters may be others' by now, and sessions are not as their control
 /// planes have them. So the node's Recovery Time Stamp is not kept then: with a new one they begin anew.
 ///
 /// # Errors

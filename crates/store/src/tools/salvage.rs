@@ -1,7 +1,7 @@
 //! The rows of a snapshot that SQLite cannot read any more, taken from its pages one by one.
 //!
 //! Each row has a checksum, so any that is found whole is one that was written. That it was not removed or replaced since
-//! shows where it is found: in a page of its tree, or in one that no tree leads to as the page above it is damaged. Free
+//! shows where it is found. That is a page of its tree, or one that no tree leads to as the page above it is damaged. Free
 //! pages hold old rows, and are left out, and so are copies of them in the place of others. Pages without a tree are left out
 //! too where the list of the free ones is not whole.
 

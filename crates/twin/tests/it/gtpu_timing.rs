@@ -1,5 +1,5 @@
-//! Clocks of the GTP-U cores: twelve at most from a frame's first beat in to its first beat out; out of tunnels a beat comes in each
-//! clock, into them one leaves each clock, whatever is in the mix.
+//! Clocks of the GTP-U cores: twelve at most from a frame's first beat in to its first beat out. Out of tunnels a beat comes in
+//! each clock, into them one leaves each clock, whatever is in the mix.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use kaido_twin::gtpu::{Direction, Event, Width};

@@ -1,5 +1,5 @@
-//! The packet vectors under `vectors/upf` through `upf_top`, N3 and N6 at once: the bytes of the vector, the same drops, and to the
-//! host the frames that each core leaves to it by itself.
+//! The packet vectors under `vectors/upf` through `upf_top`, N3 and N6 at once. They give the bytes of the vector, the same drops,
+//! and to the host the frames that each core leaves to it by itself.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;

@@ -19,8 +19,8 @@ use super::lan::NetworkInstanceConfig;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EthernetConfig {
-    /// What becomes of frames to an Ethernet address that no session is known to have: from the N6 side they are dropped, or go to
-    /// all sessions of the network instance; from a session they go to the N6 side, and so to the others too.
+    /// What becomes of frames to an Ethernet address that no session is known to have. From the N6 side they are dropped, or go to
+    /// all sessions of the network instance. From a session they go to the N6 side, and so to the others too.
     pub(crate) unknown_unicast: UnknownUnicastMode,
     /// Sessions that one broadcast or multicast goes to, at most. Others do not get it, and are counted (`flood_cut`).
     #[schemars(range(min = 1, max = 65_536))]

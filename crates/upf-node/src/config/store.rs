@@ -25,7 +25,7 @@ pub(crate) struct StoreConfig {
     /// Where what is to stay is pinned: a folder on a BPF file system. Each node has one of its own in it.
     pub(crate) pins: Spanned<PathBuf>,
     /// How often the usage counters are written to the journal, in seconds, where their memory does not outlive what they are to
-    /// survive: so much usage is lost with the machine's power at most.
+    /// survive. At most so much usage is lost with the machine's power.
     #[schemars(range(min = 1, max = 3600))]
     pub(crate) usage_interval_s: Spanned<u32>,
 }

@@ -425,9 +425,9 @@ impl Offload {
         began.store(monotonic_ns().wrapping_sub(nanos(since)), Ordering::Relaxed);
     }
 
-    /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's: uplink bytes and packets,
-    /// downlink bytes and packets, then the complements of the uplink, downlink and total byte counts at which a
-    /// threshold is due, eight bytes each; the last eight are free. Programs add to them atomically, and late
+    /// The usage counters: `usage_cells_max` cells of 64 bytes, laid out as the node's. Eight bytes each: uplink
+    /// bytes and packets, downlink bytes and packets, then the complements of the uplink, downlink and total byte
+    /// counts at which a threshold is due. The last eight are free. Programs add to them atomically, and late
     /// ([`sync`](Self::sync)). Zeroed at first; valid while this value lives.
     pub fn usage_memory(&self) -> (NonNull<u8>, usize) {
         self.cells().memory()

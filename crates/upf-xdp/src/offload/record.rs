@@ -212,7 +212,7 @@ pub struct Hop {
     pub inner_tag: Option<u16>,
     /// A prefix on the link itself, which it does not lead to as the gateway of a LAN. IPv6 prefixes are taken up to /64.
     pub near: Option<(IpAddr, u8)>,
-    /// Packets that came in by the interface are redirected to it like others, not sent back by the driver (`XDP_TX`): that of a
+    /// Packets that came in by the interface are redirected to it like others, not sent back by the driver (`XDP_TX`). That of a
     /// veth device leaves them lying where the other end has no XDP program.
     pub redirect: bool,
 }

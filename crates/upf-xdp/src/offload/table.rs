@@ -6,9 +6,9 @@
 //! ```
 //! A record of several rules points to a group of lines, which goes with it from place to place, and away with its key.
 //!
-//! What a record says never changes while its key is there: a replacement is written to another place of the key's, and the
-//! old record goes when every program that may not have seen the new one has ended; so every packet finds the old or the new.
-//! A place is written again when nobody can still be reading it or counting in it (see [`Grace`]), and what was counted there
+//! What a record says never changes while its key is there. A replacement is written to another place of the key's. The old
+//! record goes when every program that may not have seen the new one has ended. So every packet finds the old or the new. A
+//! place is written again when nobody can still be reading it or counting in it (see [`Grace`]), and what was counted there
 //! is in the usage cells.
 
 use std::sync::atomic::{AtomicU64, Ordering};

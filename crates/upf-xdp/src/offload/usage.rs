@@ -1,8 +1,8 @@
 //! Usage counters, and the rules that count in them.
 //!
-//! A packet is counted in its rule, whose line is there anyhow, and the rule's counts go to the usage cells after 64 KiB: a cell is
-//! a line of its own, at a place that only the rule tells, and waiting for it would take as long as for the record. While a
-//! limit of a cell is near, each packet is counted in the cell at once, so that the one that reaches the limit tells.
+//! A packet is counted in its rule, whose line is there anyhow. The rule's counts go to the usage cells after 64 KiB. A cell is a
+//! line of its own, at a place that only the rule tells, so waiting for it would take as long as for the record. While a limit of a
+//! cell is near, each packet is counted in the cell at once, so that the one that reaches the limit tells.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,8 +11,8 @@ use kaido_xdp::maps::SharedArray;
 
 use super::abi::{COUNTED_FAR, COUNTED_MAX, COUNTED_NEAR, COUNTED_PACKET, Cell, DOWNLINK, RawRule};
 
-/// Rules of one counter that may keep counts back: a session has one for its tunnel and for each of two addresses, and one of
-/// them is there twice while it is replaced.
+/// Rules of one counter that may keep counts back. A session has one for its tunnel and one for each of two addresses, and
+/// one of them is there twice while it is replaced.
 const KEEPERS: usize = 4;
 /// Most bytes of packets that are not in a usage cell at a time: each rule may have one packet more than it keeps.
 pub(super) const KEPT_MAX: u64 = KEEPERS as u64 * 2 * COUNTED_MAX;

@@ -1,7 +1,7 @@
 //! Packets as consumers and producers send them, read in one pass: types of one octet, elements in their order, no parameters,
 //! no hint. Everything else is for [`Interest::parse`](super::Interest::parse) and [`Data::parse`](super::Data::parse), which
-//! read all that the format knows; what both read they read alike, except that the inside of Data's SignatureInfo is the
-//! consumer's and is not looked at here.
+//! read all that the format knows. What both read they read alike. Only the inside of Data's SignatureInfo is not looked at
+//! here: it is the consumer's.
 
 use super::types;
 

@@ -11,8 +11,8 @@
 //! A parser is given the first segment of a packet and the packet's length: what Content or ApplicationParameters carry
 //! may go on in later segments, all that stands before them may not.
 //!
-//! Elements that are not known, or known and not where they belong, are skipped when their type is even and above 31, and
-//! have the packet refused otherwise: the rule of the format by which it can grow.
+//! Elements that are not known, or not where they belong, are skipped when their type is even and above 31. Others have
+//! the packet refused. It is the rule of the format by which it can grow.
 
 pub mod fast;
 pub mod tlv;

@@ -4,8 +4,8 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Has a socket hear a group of IPv4 on the interfaces alone on which it has joined it itself, and not on those on which any
-/// other socket of the host has (`IP_MULTICAST_ALL`): where there is a socket for each interface, each hears its own.
+/// Has a socket hear a group of IPv4 only on the interfaces on which it has joined it itself, not on those of other sockets
+/// of the host (`IP_MULTICAST_ALL`). So where there is a socket for each interface, each hears its own.
 ///
 /// # Errors
 /// What the kernel says.

@@ -1,11 +1,11 @@
 //! An AF_PACKET port, for where AF_XDP is not to be had. The kernel sees every packet too, and has its own
 //! opinion of it: a [`UdpSink`] keeps it from refusing the user plane's.
 //!
-//! The kernel hands packets over as its own stack would see them, and this port makes frames of them as they
+//! The kernel hands packets over as its own stack would see them. This port makes frames of them as they
 //! would be on a wire: the VLAN tag that was taken off is put back, and a checksum that a local sender left
-//! to its device is completed. What it cannot undo is coalescing: a packet longer than the MTU (TCP from a
-//! local sender with segmentation offload, or GRO) is dropped and counted; switch `tso`, `gso` and `gro` off
-//! with `ethtool -K` on such links.
+//! to its device is completed. It cannot undo coalescing. A packet longer than the MTU (TCP from a local
+//! sender with segmentation offload, or GRO) is dropped and counted. Switch `tso`, `gso` and `gro` off with
+//! `ethtool -K` on such links.
 //!
 //! Source: `packet(7)`, kernel `include/uapi/linux/if_packet.h` and `virtio_net.h`.
 

@@ -1,5 +1,5 @@
-//! Best route: the cheapest next hop. An Interest that comes again, and not too soon, goes to one that was not asked yet,
-//! the cheapest first, and then to the one that was asked longest ago (NFD developer's guide, best-route).
+//! Best route: the cheapest next hop. An Interest that comes again, and not too soon, goes to a next hop that was not
+//! asked yet, the cheapest first, and then to the one that was asked longest ago (NFD developer's guide, best-route).
 
 use super::{Decision, OutgoingInterest, Strategy};
 

@@ -1,7 +1,7 @@
 //! Strategies: which of the next hops of a route an Interest goes to.
 //!
 //! One trait; which strategy serves a name is chosen by the longest prefix ([`StrategyChoice`]). A strategy decides and
-//! the forwarding acts: a strategy is shown the next hops that an Interest may go to, in the order of their cost, and
+//! the forwarding acts. A strategy is shown the next hops that an Interest may go to, in the order of their cost, and
 //! answers with those that it shall go to.
 
 mod asf;
