@@ -9,7 +9,7 @@ setup: ## Install what building needs
 	@scripts/setup build
 
 build: setup ## Build the release binary, target/release/kaido
-	@KAIDO_REVISION=$$(git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null) scripts/cargo build --release --package kaido
+	@scripts/build
 
 wheel: ## Build the Python package, target/wheels, and install it into .venv
 	@scripts/setup wheel

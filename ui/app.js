@@ -1,11 +1,14 @@
 // The page: which part is shown, and what the node tells meanwhile.
 
 import { Refused, events, get, may, setToken, useLogin } from "./node.js";
-import { duration, h } from "./draw.js";
+import { duration, h, update } from "./draw.js";
+import * as functionViews from "./functions.js";
+import * as ipViews from "./ip.js";
+import * as ndnViews from "./ndn.js";
 import * as operating from "./operate.js";
 import * as looking from "./views.js";
 
-const views = { ...looking, ...operating };
+const views = { ...looking, ...functionViews, ...ipViews, ...ndnViews, ...operating };
 
 /** Seconds that charts go back. */
 const HISTORY = 120;
@@ -19,11 +22,14 @@ const PAGES = [
   { name: "gre", title: "GRE", path: "/v1/gre" },
   { name: "ndn", title: "NDN", path: "/v1/ndn" },
   { name: "vxlan", title: "VXLAN", path: "/v1/vxlan" },
+  { name: "routes", title: "Routes", path: "/v1/routes" },
   { name: "trace", title: "Trace", path: "/v1/traces", method: "post" },
   { name: "operate", title: "Operate", path: "/v1/log" },
 ];
 /** Shown below another one. */
-const WITHIN = { session: "sessions" };
+const WITHIN = {
+  session: "sessions", neighbours: "routes", faces: "ndn", face: "ndn", fib: "ndn", strategies: "ndn", pit: "ndn", cs: "ndn",
+};
 
 const state = { node: null, drops: [], dropRates: new Map(), rates: [], history: HISTORY, at: 0, dropsAt: 0 };
 /** The paths of the node's functions, and which role each method needs. */
@@ -72,17 +78,14 @@ async function show() {
 function redraw() {
   const { name } = place();
   const page = PAGES.find((known) => known.name === name);
-  // Who has selected text, or stands within a table, is not disturbed.
-  if (page?.live && state.node && getSelection().isCollapsed && !main.querySelector(":focus")) {
-    main.replaceChildren(...views[name](state).filter(Boolean));
-  }
+  if (page?.live && state.node) update(main, views[name](state).filter(Boolean));
 }
 
 function take({ name, data }) {
   const now = performance.now();
   if (name === "node") {
     if (state.node && state.node.pid === data.pid) {
-      state.rates.push(views.rate(state.node, data, (now - state.at) / 1000));
+      state.rates.push(views.rates(state.node, data, (now - state.at) / 1000));
       state.rates = state.rates.slice(-HISTORY);
     } else {
       state.rates = [];
@@ -157,10 +160,14 @@ addEventListener("keydown", (event) => {
   const page = pages()[Number(event.key) - 1];
   if (page) location.hash = `#${page.name}`;
   else if (event.key === "d") otherScheme();
-  else if (event.key === "/" && offers("/v1/sessions")) {
+  else if (event.key === "/") {
     event.preventDefault();
-    location.hash = "#sessions";
-    setTimeout(() => document.getElementById("wanted")?.focus(), 200);
+    const field = () => document.getElementById("wanted");
+    if (field()) field().focus();
+    else if (offers("/v1/sessions")) {
+      location.hash = "#sessions";
+      setTimeout(() => field()?.focus(), 200);
+    }
   }
 });
 

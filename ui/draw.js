@@ -20,6 +20,32 @@ function s(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
+/**
+ * Makes an element's children equal to others, and changes only what differs: focus, and how far a table is scrolled, stay. It is for
+ * what has no listeners. Who has selected a text in it is not disturbed.
+ */
+export function update(element, children) {
+  const selection = getSelection();
+  if (selection.isCollapsed || !selection.containsNode(element, true)) become(element, children);
+}
+
+function become(element, children) {
+  const before = [...element.childNodes];
+  children.forEach((child, at) => {
+    const old = before[at];
+    if (!old) element.append(child);
+    else if (old.nodeName !== child.nodeName) old.replaceWith(child);
+    else if (child.nodeType === Node.TEXT_NODE) {
+      if (old.data !== child.data) old.data = child.data;
+    } else {
+      for (const { name } of [...old.attributes]) if (!child.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of child.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      become(old, [...child.childNodes]);
+    }
+  });
+  before.slice(children.length).forEach((old) => old.remove());
+}
+
 const PREFIXES = ["", "k", "M", "G", "T"];
 
 /** A number with at most four digits and a prefix: 1.25 M. */
@@ -59,14 +85,16 @@ export function duration(seconds) {
     .join(" ");
 }
 
-/** A table; a cell that is a number is set as one. */
+/** A rate, for a cell of a table. */
+export function rate(value, unit) {
+  return h("span", { class: "number" }, short(value, unit));
+}
+
+/** A table; a cell that is a number or a rate is set as one. */
 export function table(caption, headings, rows, empty = "nothing yet") {
-  const cell = (value) => {
-    const isNumber = typeof value === "number";
-    return h("td", { class: isNumber ? "number" : undefined }, isNumber ? whole(value) : value);
-  };
-  const isNumber = (at) => rows.length > 0 && typeof rows[0][at] === "number";
-  const head = headings.map((name, at) => h("th", { scope: "col", class: isNumber(at) ? "number" : undefined }, name));
+  const isFigure = (value) => typeof value === "number" || value?.className === "number";
+  const cell = (value) => h("td", { class: isFigure(value) ? "number" : undefined }, typeof value === "number" ? whole(value) : value);
+  const head = headings.map((name, at) => h("th", { scope: "col", class: isFigure(rows[0]?.[at]) ? "number" : undefined }, name));
   const body = rows.length
     ? rows.map((row) => h("tr", {}, row.map(cell)))
     : [h("tr", {}, h("td", { colspan: headings.length, class: "quiet" }, empty))];
@@ -108,9 +136,16 @@ export function chart(title, series, length) {
 /** A share of 1 as a bar. */
 export function bar(share, label) {
   const percent = Math.round(Math.min(1, Math.max(0, share)) * 100);
-  const inner = h("span");
-  inner.style.width = `${percent}%`;
-  return h("span", { class: "bar", role: "img", "aria-label": `${label}: ${percent} %` }, inner);
+  return s(
+    "svg",
+    { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", role: "img", "aria-label": `${label}: ${percent} %` },
+    s("rect", { width: percent, height: 1 }),
+  );
+}
+
+/** A share of 1, as text. */
+export function percent(share) {
+  return `${(share * 100).toFixed(1)} %`;
 }
 
 const BOX = { width: 240, line: 16, gap: 14, column: 380, margin: 12, letters: 30 };

@@ -2,7 +2,8 @@
 
 import { act, file, get } from "./node.js";
 import { release } from "./operate.js";
-import { bar, boxes, card, chart, duration, h, short, table, whole } from "./draw.js";
+import { bar, boxes, card, chart, duration, h, rate, short, table, whole } from "./draw.js";
+import { PAGE, asked, byNumber, counted, search } from "./lists.js";
 
 const NS = 1e9;
 
@@ -17,9 +18,9 @@ export function alarms(node) {
   return found;
 }
 
-export function overview({ node, history, rates }) {
+export function overview({ node, history, rates: looks }) {
   const found = alarms(node);
-  const last = rates.at(-1) ?? {};
+  const last = looks.at(-1) ?? {};
   const cards = [
     card("Packets in", short(last.rx ?? 0, ""), "packets/s"),
     card("Packets out", short(last.tx ?? 0, ""), "packets/s"),
@@ -33,7 +34,7 @@ export function overview({ node, history, rates }) {
     cards.push(card("Control planes", `${up}`, `of ${node.peers.length} answer`));
   }
   cards.push(card("Frames free", short(node.frames_free), `of ${short(node.frames)}`));
-  const series = (name, label, of) => ({ name, label, values: rates.map((rate) => rate[of]) });
+  const series = (name, label, of) => ({ name, label, values: looks.map((look) => look[of]) });
   const charts = [
     chart("Packets a second", [series("in", "in", "rx"), series("out", "out", "tx")], history),
     chart("Bits a second", [series("in", "in", "rxBits"), series("out", "out", "txBits")], history),
@@ -59,7 +60,7 @@ export function ports({ node }) {
     port.name, port.how, state(port), port.mtu, port.rx_packets, port.rx_bytes, port.tx_packets, port.tx_bytes,
     port.to_kernel, port.dropped, port.kernel_packets,
   ]);
-  const headings = ["port", "driver", "state", "mtu", "packets in", "octets in", "packets out", "octets out", "to kernel", "dropped", "in kernel"];
+  const headings = ["port", "driver", "state", "mtu", "packets in", "bytes in", "packets out", "bytes out", "to kernel", "dropped", "in kernel"];
   return [h("h2", {}, "Ports"), table("Ports and their counters since the start", headings, rows)];
 }
 
@@ -67,7 +68,7 @@ export function drops({ drops: counted, dropRates }) {
   const rows = counted
     .toSorted((a, b) => b.packets - a.packets)
     .map(({ port, reason, meaning, packets }) => [
-      port, h("code", {}, reason), packets, `${short(dropRates.get(`${port} ${reason}`) ?? 0)}/s`, meaning,
+      port, h("code", {}, reason), packets, rate(dropRates.get(`${port} ${reason}`) ?? 0, "/s"), meaning,
     ]);
   return [
     h("h2", {}, "Drops"),
@@ -87,11 +88,9 @@ function query(text) {
   return BigInt(wanted) > 0xffffffffn ? `&seid=${value}` : `&teid=${value}`;
 }
 
-const PAGE = 50;
-
-export async function sessions(_, { place, go }) {
-  const wanted = place.searchParams.get("q") ?? "";
-  const skip = Number(place.searchParams.get("skip") ?? 0);
+export async function sessions(_, context) {
+  const request = asked(context);
+  const { wanted, skip } = request;
   let page = { total: 0, sessions: [] };
   let fault = null;
   try {
@@ -99,11 +98,6 @@ export async function sessions(_, { place, go }) {
   } catch (error) {
     fault = error.message;
   }
-  const field = h("input", { id: "wanted", type: "search", value: wanted, autocomplete: "off" });
-  const find = (event) => {
-    event.preventDefault();
-    go(`#sessions?q=${encodeURIComponent(field.value)}`);
-  };
   const rows = page.sessions.map((session) => [
     h("a", { href: `#session?seid=${session.seid}`, class: "mono" }, session.seid),
     h("span", { class: "mono" }, session.ue.join(" ")),
@@ -113,20 +107,17 @@ export async function sessions(_, { place, go }) {
     session.uplink_bytes,
     session.downlink_bytes,
   ]);
-  const to = (from, text) => h("a", { href: `#sessions?q=${encodeURIComponent(wanted)}&skip=${from}` }, text);
   return [
     h("h2", {}, "Sessions"),
-    h("form", { class: "row", role: "search", onsubmit: find },
-      h("div", {}, h("label", { for: "wanted" }, "UE address, SEID, TEID, IMSI or DNN"), field),
-      h("button", { type: "submit" }, "Find")),
+    search("sessions", "UE address, SEID, TEID, IMSI or DNN", context),
     fault ? h("p", { class: "bad", role: "alert" }, fault) : null,
     table(
-      `${whole(page.total)} ${page.total === 1 ? "session" : "sessions"}${skip ? `, from ${whole(skip + 1)} on` : ""}`,
-      ["seid", "ue", "local tunnel", "remote tunnel", "pdr/far/qer/urr", "uplink octets", "downlink octets"],
+      counted(page.total, ["session", "sessions"], skip),
+      ["seid", "ue", "local tunnel", "remote tunnel", "pdr/far/qer/urr", "uplink bytes", "downlink bytes"],
       rows,
       wanted ? "none is found" : "there are none",
     ),
-    h("p", {}, skip > 0 ? to(Math.max(0, skip - PAGE), "before") : null, " ", skip + PAGE < page.total ? to(skip + PAGE, "further") : null),
+    byNumber("sessions", request, page.total),
   ];
 }
 
@@ -299,42 +290,8 @@ async function follow(of, list, told, signal) {
   if (id !== null) act("DELETE", `/v1/traces/${id}`).catch(() => {});
 }
 
-export async function gre() {
-  const { rules: met, kernel } = await get("/v1/gre");
-  return [
-    h("h2", {}, "GRE"),
-    table("Rules and what has met them", ["rule", "verdict", "packets", "octets"], met.map((rule) => [rule.name, rule.verdict, rule.packets, rule.bytes])),
-    kernel.length
-      ? table("In the kernel, by port", ["port", "passed", "stripped", "to engine", "to kernel", "dropped"],
-          kernel.map((port) => [port.port, port.passed, port.stripped, port.handed, port.kernel, port.dropped]))
-      : null,
-  ];
-}
-
-export async function ndn() {
-  const { workers, hot_names: hot } = await get("/v1/ndn");
-  const percent = (share) => `${(share * 100).toFixed(1)} %`;
-  const rows = workers.map(({ worker, packets, share, handoffs, pit_entries: pit, cs_entries: cs, cs_max: most }) => [
-    `${worker}`, packets, percent(share), handoffs.interests, handoffs.data, pit, cs, most,
-  ]);
-  return [
-    h("h2", {}, "NDN"),
-    table("Workers and their tables", ["worker", "packets", "share", "Interests handed on", "Data handed on", "PIT", "CS", "CS at most"], rows),
-    table("Names that are hot now", ["name", "share of Interests"], hot.map(({ name, share }) => [name ?? "not seen yet", percent(share)]), "none"),
-  ];
-}
-
-export async function vxlan() {
-  const { segments } = await get("/v1/vxlan");
-  const rows = segments.map(({ vni, remotes, encapsulated, decapsulated }) => [`${vni}`, remotes.join(" "), ...encapsulated, ...decapsulated]);
-  return [
-    h("h2", {}, "VXLAN"),
-    table("Segments", ["vni", "remotes", "frames out", "octets out", "frames in", "octets in"], rows),
-  ];
-}
-
 /** Rates between two looks. */
-export function rate(before, now, seconds) {
+export function rates(before, now, seconds) {
   const sum = (node, of) => node.ports.reduce((all, port) => all + port[of], 0);
   const by = (of) => Math.max(0, (sum(now, of) - sum(before, of)) / seconds);
   const busy = now.per_worker.map((worker, at) => {

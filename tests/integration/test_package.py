@@ -69,6 +69,14 @@ def test_the_package_is_the_same_each_time(deb: Path, small: Path) -> None:
     assert "libc6" in run("dpkg-deb", "--field", str(deb), "Depends").stdout
 
 
+@pytest.mark.needs("strip")
+def test_the_program_does_not_say_where_it_was_built(small: Path) -> None:
+    """Nor do its eBPF programs, which carry debug information: built elsewhere it is the same."""
+    content = small.read_bytes()
+    assert b"/bpf/steer.bpf.h" in content, "programs name the files that they are of"
+    assert not [folder for folder in ("crates", "target") if f"{ROOT / folder}/".encode() in content]
+
+
 @makes_package
 @pytest.mark.needs("root", "dpkg-deb", "lintian")
 def test_lintian_finds_no_error(deb: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.resources
 import os
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +22,8 @@ from rig.gre import Remover, Wire
 from rig.http import ask, by_tcp
 from rig.net import Namespace, Topology, run, wait_until
 from rig.node import Node
+from test_ndn_node import Router
+from test_vxlan import PEER, PEER_INNER, VNI, Endpoint, Segment
 
 #: A telephone, a notebook, and a screen of 4k: width, height, and whether it is dark.
 SCREENS = {"narrow": (320, 640, False), "dark": (1280, 800, True), "wide": (3840, 2160, False)}
@@ -30,6 +35,18 @@ PAGES = {
     "peers": "Control planes",
     "trace": "Trace",
     "operate": "Operate",
+}
+FUNCTIONS = {
+    "gre": "GRE",
+    "ndn": "NDN",
+    "faces": "Faces",
+    "fib": "FIB",
+    "strategies": "Strategies",
+    "pit": "PIT",
+    "cs": "Content Store",
+    "vxlan": "VXLAN",
+    "routes": "Routes",
+    "neighbours": "Neighbours",
 }
 #: Rules of WCAG 2 that software can judge.
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
@@ -52,6 +69,14 @@ def shown(tmp_path: Path) -> Iterator[Browser]:
         pytest.skip(absent)
     with browser.browser(tmp_path / "profile") as driven:
         yield driven
+
+
+@pytest.fixture
+def router(binary: Path, tmp_path: Path) -> Iterator[Router]:
+    """An NDN router."""
+    running = Router(binary, tmp_path, workers=2).start()
+    yield running
+    running.stop()
 
 
 @contextmanager
@@ -98,6 +123,12 @@ def accessible(shown: Browser, name: str) -> None:
     assert wide <= 0, f"{name} is {wide} px wider than the screen"
 
 
+def test_it_is_small() -> None:
+    """All of its files, as they are sent to who accepts gzip."""
+    files = (Path(__file__).resolve().parents[2] / "ui").iterdir()
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 300_000
+
+
 @pytest.mark.needs("root", "ip", "ping")
 @pytest.mark.parametrize("screen", SCREENS)
 def test_every_page_is_for_everybody(
@@ -130,6 +161,178 @@ def test_every_page_is_for_everybody(
         assert shown.run("return document.querySelectorAll('svg.rules .link').length") >= 6
         accessible(shown, "session")
         shown.screenshot(folder / f"{screen}-session.png", whole=True)
+
+
+@contextmanager
+def functions(binary: Path, folder: Path) -> Iterator[tuple[Endpoint, Segment, Router]]:
+    """A VXLAN endpoint, a GRE header remover and an NDN router in one node; its hosts and applications."""
+    applications = Router(binary, folder, "ndn")
+    gre = "\n".join(
+        f'[[port]]\nname = "{name}"\nfunction = "gre"\ndriver = "af_packet"\n'
+        f'interface = "{name}"\npeer_port = "{other}"'
+        for name, other in (("k0", "k1"), ("k1", "k0"))
+    )
+    ndn = f'[ndn.listen]\nunix = "{applications.unix}"\nudp = []\ntcp = []\nmulticast = []'
+    with Segment(f"kw{os.getpid()}-") as hosts:
+        node = Endpoint(
+            binary,
+            hosts.node,
+            folder,
+            "af_packet",
+            functions='["vxlan", "gre", "ndn"]',
+            own='function = "vxlan"\n',
+            more=f"{gre}\n{ndn}",
+        )
+        node.start()
+        try:
+            yield node, hosts, applications
+        finally:
+            applications.stop()
+            node.stop()
+
+
+@pytest.mark.needs("root", "ip", "ethtool", "ping")
+@pytest.mark.parametrize("screen", SCREENS)
+def test_pages_of_functions_are_for_everybody(
+    binary: Path, shown: Browser, tmp_path: Path, screen: str
+) -> None:
+    """On any screen, with something in their tables, and as axe judges."""
+    width, height, dark = SCREENS[screen]
+    folder = Path(os.environ.get("KAIDO_SCREENSHOTS", tmp_path))
+    content = tmp_path / "content"
+    content.write_bytes(os.urandom(300_000))
+    with functions(binary, tmp_path) as (node, hosts, applications), by_tcp(node.socket) as url:
+        applications.background("put", "/site/content/of/a/name/that/is/long", str(content))
+        applications.ndn("cat", "/site/content/of/a/name/that/is/long", "-o", str(tmp_path / "fetched"))
+        shown.open(f"{url}/", width, height, dark)
+        text_has(shown, "All ports are up")
+        hosts.host.run("ping", "-c", "3", "-i", "0.2", "-W", "1", PEER_INNER, check=False)
+        for name, heading in FUNCTIONS.items():
+            go(shown, f"#{name}", heading)
+            accessible(shown, name)
+            shown.screenshot(folder / f"{screen}-{name}.png", whole=True)
+        go(shown, "#fib?q=/site", "FIB")
+        shown.run("document.querySelector('tbody a').click()")
+        text_has(shown, "Prefixes that lead there")
+        accessible(shown, "face")
+        shown.screenshot(folder / f"{screen}-face.png", whole=True)
+
+
+@pytest.mark.needs("root", "ip", "ethtool", "ping")
+def test_a_segment_is_followed_to_its_neighbour(binary: Path, shown: Browser, tmp_path: Path) -> None:
+    """Frames are counted while they come; route and neighbour of the other endpoint are a link away."""
+    with functions(binary, tmp_path) as (node, hosts, _), by_tcp(node.socket) as url:
+        shown.open(f"{url}/#vxlan", 1280, 800, False)
+        text_has(shown, f"{VNI}")
+        frames = "Number(document.querySelectorAll('tbody td')[4].innerText)"
+        before = shown.run(f"return {frames}")
+        # Nobody answers: each request for the address is a frame to the other endpoint.
+        hosts.host.run("ping", "-c", "3", "-W", "1", PEER_INNER, check=False)
+        until(shown, f"return {frames} >= {before} + 2", "no frame is counted")
+        shown.run("document.querySelector('tbody a').click()")
+        text_has(shown, "192.0.2.0/24")
+        assert shown.run("return document.getElementById('wanted').value") == PEER[4]
+        # Each function of the node mirrors the routes, and has ports of its own.
+        rows = shown.run(
+            "return [...document.querySelectorAll('tbody tr')].map("
+            "(row) => [...row.cells].map((cell) => cell.innerText))"
+        )
+        (used,) = (row for row in rows if row[-1] == "vxlan")
+        assert used[1:3] == ["under", "on-link"], rows
+        assert used[4] == "yes", rows
+        shown.run("document.querySelector('nav.beside a[href^=\"#neighbours\"]').click()")
+        text_has(shown, "1 neighbour")
+        found = shown.run("return document.querySelector('tbody tr').innerText")
+        assert PEER[4] in found and "under" in found, found
+        for wanted, told in (("192.0.2.300", "invalid IP address syntax"), ("nowhere", "none is found")):
+            shown.run(f"location.hash = '#neighbours?q={wanted}'")
+            text_has(shown, told)
+
+
+def test_tables_of_a_router_are_searched(
+    binary: Path, router: Router, shown: Browser, tmp_path: Path
+) -> None:
+    """Prefixes, faces with what goes through them now, Interests that wait, Data that is kept."""
+    content = tmp_path / "content"
+    content.write_bytes(os.urandom(1_000_000))
+    router.background("put", "/site/content", str(content), "--fresh", "3600")
+    for _ in range(2):
+        router.ndn("cat", "/site/content", "-o", str(tmp_path / "fetched"))
+    # Somebody who does not answer.
+    silent = socket.create_server(("127.0.0.1", 0))
+    remote = f"tcp4://127.0.0.1:{silent.getsockname()[1]}"
+    router.ndn("route", "add", "/silent", remote, "--cost", "7")
+    router.ndn("strategy", "set", "/far", "asf")
+    text = "return document.querySelector('main').innerText"
+    with by_tcp(router.control) as url:
+        shown.open(f"{url}/#ndn", 1280, 800, False)
+        until(
+            shown,
+            f"return /Content Store hits\\s+[1-9]/.test((() => {{ {text} }})())",
+            "no hit ratio",
+        )
+        shown.run("document.querySelector('nav.beside a[href=\"#fib\"]').click()")
+        text_has(shown, "prefixes in all")
+        # By the keyboard alone.
+        shown.run("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '/', bubbles: true}))")
+        assert shown.run("return document.activeElement.id") == "wanted"
+        shown.run("document.activeElement.value = '/silent'; document.activeElement.form.requestSubmit()")
+        text_has(shown, "(cost 7)")
+        assert "/site" not in shown.run(text)
+        shown.run("document.querySelector('tbody a').click()")
+        text_has(shown, remote)
+        asking = [str(binary), "ndn", "--router", f"unix://{router.unix}", "peek", "--lifetime", "60"]
+        waiting = subprocess.Popen([*asking, "/silent/one"], stderr=subprocess.DEVNULL)
+        try:
+            # The first row is of Interests, and its last figure of those that were sent.
+            sent = "[...document.querySelectorAll('tbody tr:first-child td')].at(-1).innerText"
+            until(
+                shown,
+                f"return document.querySelector('.wide table') && {sent} !== '0'",
+                "no Interest is sent",
+            )
+            go(shown, "#pit?q=/silent", "PIT")
+            text_has(shown, "/silent/one")
+        finally:
+            waiting.terminate()
+            waiting.wait(timeout=20)
+        go(shown, "#cs?q=/site", "Content Store")
+        text_has(shown, "/site/content")
+        until(
+            shown,
+            "return [...document.querySelectorAll('.pager a')].some((one) => one.innerText === 'further')",
+            "it is all",
+        )
+        go(shown, "#strategies", "Strategies")
+        text_has(shown, "/localhost/nfd/strategy/asf")
+        for page, told in (
+            ("fib?q=far", "far"),
+            ("face?face=1", "There is no face 1"),
+            ("faces?q=nowhere", "none is found"),
+        ):
+            shown.run(f"location.hash = '#{page}'")
+            text_has(shown, told)
+
+
+def test_what_lives_does_not_disturb(router: Router, shown: Browser) -> None:
+    """While figures change, focus and how far a table is scrolled stay."""
+    with by_tcp(router.control) as url:
+        shown.open(f"{url}/#faces", 320, 640, False)
+        until(shown, "return document.querySelector('tbody a')", "no face")
+        shown.run(
+            "document.querySelector('tbody a').focus(); document.querySelector('.wide').scrollLeft = 60"
+        )
+        left, link, before = shown.run(
+            "return [document.querySelector('.wide').scrollLeft, document.activeElement.innerText,"
+            "document.querySelector('.wide').innerText]"
+        )
+        assert left > 0
+        # Each command makes a face.
+        server = router.background("ping", "/site", "--serve")
+        until(shown, f"return document.querySelector('.wide').innerText !== {before!r}", "nothing changes")
+        after = "return [document.querySelector('.wide').scrollLeft, document.activeElement.innerText]"
+        assert shown.run(after) == [left, link]
+        assert server.poll() is None
 
 
 @pytest.mark.needs("root", "ip", "ping")

@@ -4,6 +4,7 @@
 //! (`links = "bpf"`).
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,6 +42,8 @@ pub enum Error {
 /// Compiles `source` into `OUT_DIR/<stem>.o`, and has cargo run the build script again when it or one of `headers`
 /// changes, files or folders. Headers are included from these folders.
 ///
+/// The object is the same wherever the sources lie: the names of files in it begin at the workspace.
+///
 /// # Errors
 /// [`Error`].
 pub fn compile(source: &Path, headers: &[&Path]) -> Result<PathBuf, Error> {
@@ -52,11 +55,15 @@ pub fn compile(source: &Path, headers: &[&Path]) -> Result<PathBuf, Error> {
     let object = PathBuf::from(variable("OUT_DIR")?).join(object_name(source));
     // clang for BPF does not look where Debian keeps asm/types.h.
     let multiarch = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH")?);
+    let libbpf = variable("DEP_BPF_INCLUDE")?;
+    let manifest = variable("CARGO_MANIFEST_DIR")?;
     let folders = headers.iter().filter(|path| path.is_dir()).map(|path| format!("-I{}", path.display()));
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
         .args(folders)
-        .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?))
+        .arg(format!("-I{libbpf}"))
+        .arg(prefix_map(workspace(Path::new(&manifest)), "."))
+        .arg(prefix_map(Path::new(&libbpf), "libbpf"))
         .args(["-idirafter", &multiarch, "-c"])
         .arg(source)
         .arg("-o")
@@ -80,6 +87,20 @@ pub fn compile_function(source: &Path) -> Result<PathBuf, Error> {
     compile(source, &[beside, &shared])
 }
 
+/// The folder of the workspace that a crate is of: that of the lock file; of a crate without one, its own.
+fn workspace(manifest: &Path) -> &Path {
+    manifest.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).unwrap_or(manifest)
+}
+
+/// Has the compiler write `name` for `folder` in what it says of files (DWARF and BTF). Of several the last that fits counts.
+fn prefix_map(folder: &Path, name: &str) -> OsString {
+    let mut option = OsString::from("-ffile-prefix-map=");
+    option.push(folder);
+    option.push("=");
+    option.push(name);
+    option
+}
+
 /// `steer.bpf.c` becomes `steer.bpf.o`.
 fn object_name(source: &Path) -> PathBuf {
     PathBuf::from(source.file_name().unwrap_or_default()).with_extension("o")
@@ -96,5 +117,12 @@ mod tests {
     #[test]
     fn an_object_is_named_after_its_source() {
         assert_eq!(object_name(Path::new("bpf/steer.bpf.c")), Path::new("steer.bpf.o"));
+    }
+
+    #[test]
+    fn a_crate_is_of_the_workspace_above_it() {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(workspace(manifest), manifest.ancestors().nth(2).unwrap());
+        assert_eq!(workspace(Path::new("/")), Path::new("/"));
     }
 }
