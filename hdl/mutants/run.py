@@ -24,7 +24,8 @@ ROOT = HDL.parent
 WORK = ROOT / "target" / "hdl" / "mutant"
 # Of a core: its model in kaido-twin, if it has one there, its cocotb bench and which of its tests.
 CORES: dict[str, tuple[str | None, str, str]] = {
-    "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep"),
+    "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep and not pipelined"),
+    "gre_pipelined": ("Gre256Pipelined", "test_gre_decap.py", "256-pipelined"),
     "gtpu_decap": ("Decap256", "test_gtpu.py", "gtpu_decap and 256"),
     "gtpu_encap": ("Encap256", "test_gtpu.py", "gtpu_encap and 256"),
     "session_usage": (None, "test_session_usage.py", "6-3"),
@@ -78,7 +79,7 @@ def rust(core: str) -> bool:
     if model is None:
         return True
     command = ["scripts/cargo", "test", "--quiet", "--package", "kaido-twin", "--test", "it"]
-    more = {"KAIDO_TWIN_MODELS": model, "KAIDO_TWIN_FRAMES": "29900"}
+    more = {"KAIDO_TWIN_MODELS": model, "KAIDO_TWIN_FRAMES": "49900"}
     # What cannot be built is no fault that a bench noticed.
     if not passes([*command, "--no-run"], more):
         sys.exit("the core, or kaido-twin, cannot be built")
