@@ -79,7 +79,7 @@ def rust(core: str) -> bool:
     if model is None:
         return True
     command = ["scripts/cargo", "test", "--quiet", "--package", "kaido-twin", "--test", "it"]
-    more = {"KAIDO_TWIN_MODELS": model, "KAIDO_TWIN_FRAMES": "49900"}
+    more = {"KAIDO_TWIN_MODELS": model, "KAIDO_TWIN_FRAMES": "29900"}
     # What cannot be built is no fault that a bench noticed.
     if not passes([*command, "--no-run"], more):
         sys.exit("the core, or kaido-twin, cannot be built")
