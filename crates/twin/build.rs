@@ -22,7 +22,7 @@ struct Model {
 const GRE: &[&[&str]] = &[
     &["net_pkg.sv", "gre_pkg.sv"],
     STREAMS,
-    &["gre_regs.sv", "gre_parse.sv", "gre_decide.sv", "gre_decap.sv"],
+    &["gre_regs.sv", "gre_parse.sv", "gre_match.sv", "gre_decide.sv", "gre_decap.sv"],
 ];
 const GTPU: &[&str] = &["axis_words.sv", "axil_split.sv", "gtpu_regs.sv", "gtpu_lookup.sv"];
 const GTPU_PACKAGES: &[&str] = &["net_pkg.sv", "ip_pkg.sv", "gtpu_pkg.sv"];
@@ -54,13 +54,13 @@ const ONE_PORT: &str = "Simulated";
 const TWO_PORTS: &str = "SimulatedPorts";
 
 /// A model's place here is its number.
-const MODELS: [Model; 9] = [
+const MODELS: [Model; 11] = [
     Model { name: "Gre256", top: "gre_decap", parameters: &["-GDATA_W=256"], ports: ONE_PORT, sources: GRE },
     Model { name: "Gre512", top: "gre_decap", parameters: &["-GDATA_W=512"], ports: ONE_PORT, sources: GRE },
     Model {
         name: "Gre256Deep",
         top: "gre_decap",
-        parameters: &["-GDATA_W=256", "-GWINDOW_BEATS=4", "-GPARSE_CLOCKS=2"],
+        parameters: &["-GDATA_W=256", "-GWINDOW_BEATS=4", "-GPIPELINED=1'b1"],
         ports: ONE_PORT,
         sources: GRE,
     },
@@ -94,6 +94,20 @@ const MODELS: [Model; 9] = [
     },
     Model { name: "Upf256", top: "upf_top", parameters: &["-GDATA_W=256"], ports: TWO_PORTS, sources: UPF },
     Model { name: "Upf512", top: "upf_top", parameters: &["-GDATA_W=512"], ports: TWO_PORTS, sources: UPF },
+    Model {
+        name: "Gre256Pipelined",
+        top: "gre_decap",
+        parameters: &["-GDATA_W=256", "-GPIPELINED=1'b1"],
+        ports: ONE_PORT,
+        sources: GRE,
+    },
+    Model {
+        name: "Gre512Pipelined",
+        top: "gre_decap",
+        parameters: &["-GDATA_W=512", "-GPIPELINED=1'b1"],
+        ports: ONE_PORT,
+        sources: GRE,
+    },
 ];
 
 fn main() {

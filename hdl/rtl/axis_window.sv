@@ -57,8 +57,9 @@ module axis_window #(
     // Octets of a beat.
     function automatic logic [COUNT_W-1:0] octets(input logic [KEEP_W-1:0] kept);
         octets = '0;
+        // One octet is the last.
         for (int unsigned at = 0; at < KEEP_W; at++) begin
-            if (kept[at]) octets = COUNT_W'(at + 1);
+            if (kept[at] && (at == KEEP_W - 1 || !kept[(at+1)%KEEP_W])) octets |= COUNT_W'(at + 1);
         end
     endfunction
 

@@ -3,11 +3,12 @@
 //
 //   s_axis ──▶ axis_window ──▶ shift, change ──▶ m_axis   what passes, stripped or not
 //                │      ╰───────────────────────▶ host_axis   what the host must do, unchanged; tuser says why
-//                ╰──▶ gre_parse ──▶ gre_decide ─┘    gre_regs ◀── s_axil
+//                ╰──▶ gre_parse ──▶ gre_match ──▶ gre_decide ─┘    gre_regs ◀── s_axil
 //
-// The first beat leaves WINDOW_BEATS + PARSE_CLOCKS clocks after it came in, and one beat passes each clock. The core reads the
-// headers that lie in the first WINDOW_BEATS beats. What turns out at the end of a frame whose first beat has left, a frame
-// shorter than its IP header says or longer than may leave, sets m_axis_tuser with tlast: who takes the frame drops it.
+// The first beat leaves WINDOW_BEATS + 1 clocks after it came in, or two more if PIPELINED, and one beat passes each clock. The
+// core reads the headers that lie in the first WINDOW_BEATS beats. What turns out at the end of a frame whose first beat has
+// left, a frame shorter than its IP header says or longer than may leave, sets m_axis_tuser with tlast: who takes the frame
+// drops it.
 //
 // tkeep is contiguous from octet 0 and full but in the last beat. s_axis_tuser with tlast marks a frame with an error.
 
@@ -21,8 +22,8 @@ module gre_decap
     parameter int unsigned RULES_V4 = 16,
     parameter int unsigned RULES_V6 = 4,
     parameter int unsigned WINDOW_BEATS = 2,
-    // 2 puts a register between reading and deciding: a clock more, and a faster clock.
-    parameter int unsigned PARSE_CLOCKS = 1
+    // Registers between matching and deciding, and between the shift and the change: two clocks more, and a faster clock.
+    parameter bit          PIPELINED = 1'b0
 ) (
     input  wire logic                clk,
     input  wire logic                rst,
@@ -74,20 +75,26 @@ module gre_decap
 );
     localparam int unsigned OCTETS = DATA_W / 8;
     localparam int unsigned WINDOW = OCTETS * WINDOW_BEATS;
-    localparam int unsigned DEPTH = WINDOW_BEATS + PARSE_CLOCKS;
-    // The stage of a frame's first beat when it is read: WINDOW_BEATS stages from here on are the window.
-    localparam int unsigned PARSED = PARSE_CLOCKS;
+    // Stages of a frame's first beat: its beats are shifted from here, it is judged, matched, and read. Then it is the oldest of
+    // the beats of the window, of which the newest comes in.
+    localparam int unsigned SHIFTED = PIPELINED ? 1 : 0;
+    localparam int unsigned JUDGED = SHIFTED + 1;
+    localparam int unsigned MATCHED = PIPELINED ? JUDGED + 1 : JUDGED;
+    localparam int unsigned PARSED = MATCHED + 1;
+    localparam int unsigned DEPTH = PARSED + WINDOW_BEATS - 1;
+    localparam int unsigned RULES = RULES_V4 + RULES_V6;
     // Words of outer headers that the window lets pass: 6 are IPv4 and GRE without options, 18 with all.
     localparam int unsigned OUTER_MIN = 6;
     localparam int unsigned OUTER_MAX = (WINDOW - 16) / 4 < 18 ? (WINDOW - 16) / 4 : 18;
-    localparam int unsigned SHIFTS = OUTER_MAX - OUTER_MIN + 1;
-    // Octets that are shifted: a beat and, at most, all that goes; and those that an inner Ethernet header takes off first.
-    localparam int unsigned SPAN = OCTETS + 4 * OUTER_MAX;
+    // The rest is shifted by steps of a power of two.
+    localparam int unsigned STEPS = $clog2(OUTER_MAX - OUTER_MIN + 1);
+    localparam int unsigned SPAN = OCTETS + 4 * (OUTER_MAX - OUTER_MIN);
+    // Octets that go at least, and with an inner Ethernet header.
+    localparam int unsigned SKIP = 4 * OUTER_MIN;
     localparam int unsigned ETHERNET = 14;
 
     initial begin
-        assert (PARSE_CLOCKS == 1 || PARSE_CLOCKS == 2);
-        assert (WINDOW_BEATS >= 2 && WINDOW >= 64 && SPAN + ETHERNET <= OCTETS * (WINDOW_BEATS + 1));
+        assert (WINDOW_BEATS >= 2 && WINDOW >= 64);
     end
 
     wire policy_t                 policy;
@@ -117,58 +124,184 @@ module gre_decap
         .head_valid, .head_taken, .valid, .load, .data, .keep, .first, .last, .user, .count
     );
 
-    // Reading.
-    wire logic [WINDOW-1:0][7:0] window = data[DEPTH-1:PARSED];
-    wire logic                   parsed_error;
-    wire logic                   parsed_whole;
-    wire logic [COUNT_W-1:0]     parsed_length;
-    axis_frame_end #(.DEPTH(WINDOW_BEATS), .COUNT_W(COUNT_W)) parsed_end (
-        .valid(valid[DEPTH-1:PARSED]), .last(last[DEPTH-1:PARSED]), .user(user[DEPTH-1:PARSED]),
-        .count(count[DEPTH-1:PARSED]), .is_known(parsed_whole), .has_error(parsed_error), .length(parsed_length)
-    );
-    wire logic unused_error = &{1'b0, parsed_error, load, first, keep};
-
+    // Reading. Where the headers are is known when the first beat is in its stage.
+    wire logic [DEPTH:0][DATA_W-1:0] beats = {s_axis_tdata, data};
+    wire layout_t layout_next;
+    layout_t      layout;
     wire fields_t fields_read;
+    fields_t      fields;
     gre_parse #(.WINDOW(WINDOW)) parse (
-        .window, .is_whole(parsed_whole), .length(parsed_length), .fields(fields_read)
+        .front(beats[PARSED+1][255:0]), .layout_next, .window(beats[DEPTH:PARSED]), .layout,
+        .length_max(policy.length_max), .fields(fields_read)
     );
-
-    wire fields_t fields;
-    if (PARSE_CLOCKS == 2) begin : g_read
-        fields_t fields_kept;
-        always_ff @(posedge clk) begin
-            if (load[1] && first[2]) fields_kept <= fields_read;
-        end
-        assign fields = fields_kept;
-    end else begin : g_straight
-        assign fields = fields_read;
+    always_ff @(posedge clk) begin
+        if (load[PARSED]) layout <= layout_next;
+        if (load[PARSED-1] && first[PARSED]) fields <= fields_read;
     end
 
-    // Deciding: once, when the first beat comes into stage 0. It holds for all beats of the frame.
-    wire decision_t decision_made;
-    decision_t      decision;
-    // These two are used as they are made.
-    wire logic unused_decision = &{1'b0, decision.out_len, decision.outer_words};
-    // What of the shifts it is, one bit each.
-    logic [SHIFTS-1:0] shifts;
-    gre_decide #(.RULES_V4(RULES_V4), .RULES_V6(RULES_V6), .WINDOW(WINDOW)) decide (
-        .fields, .policy, .rules_v4, .rules_v6, .decision(decision_made)
+    // Matching, and what can be said without the rule.
+    wire logic               whole;
+    wire logic               whole_error;
+    wire logic [COUNT_W-1:0] whole_length;
+    axis_frame_end #(.DEPTH(WINDOW_BEATS), .COUNT_W(COUNT_W)) window_end (
+        .valid(valid[DEPTH-1:MATCHED]), .last(last[DEPTH-1:MATCHED]), .user(user[DEPTH-1:MATCHED]),
+        .count(count[DEPTH-1:MATCHED]), .is_known(whole), .has_error(whole_error), .length(whole_length)
     );
-    wire logic decided = load[0] && first[1];
+    wire logic unused_window = &{1'b0, whole_error, load, first, keep, data};
+
+    wire facts_t             facts_found;
+    wire facts_t             facts;
+    wire logic [RULES-1:0]   met_found;
+    wire logic [RULES-1:0]   met;
+    wire action_t [RULES-1:0] actions_found;
+    wire action_t [RULES-1:0] actions;
+    for (genvar at = 0; at < RULES_V4; at++) begin : g_action_v4
+        assign actions_found[at] = rules_v4[at].condition.action;
+    end
+    for (genvar at = 0; at < RULES_V6; at++) begin : g_action_v6
+        assign actions_found[RULES_V4+at] = rules_v6[at].condition.action;
+    end
+    // The inner header's hop count and checksum may be in the beat behind the window: if the frame has one, it comes in now.
+    gre_match #(.RULES_V4(RULES_V4), .RULES_V6(RULES_V6), .WINDOW(WINDOW), .BEHIND(OCTETS)) match (
+        .fields, .is_whole(whole), .length(whole_length), .octets(beats[DEPTH:MATCHED]),
+        .rules_v4, .rules_v6, .facts(facts_found), .met(met_found)
+    );
+    if (PIPELINED) begin : g_match
+        facts_t              facts_kept;
+        logic [RULES-1:0]    met_kept;
+        // A rule may be written meanwhile: what it did when it was met holds.
+        action_t [RULES-1:0] actions_kept;
+        always_ff @(posedge clk) begin
+            if (load[MATCHED-1] && first[MATCHED]) begin
+                facts_kept   <= facts_found;
+                met_kept     <= met_found;
+                actions_kept <= actions_found;
+            end
+        end
+        assign facts = facts_kept;
+        assign met = met_kept;
+        assign actions = actions_kept;
+    end else begin : g_match
+        assign facts = facts_found;
+        assign met = met_found;
+        assign actions = actions_found;
+    end
+
+    // Deciding: once, when the first beat leaves the stage. It holds for all beats of the frame.
+    wire decision_t decision_made;
+    decision_t      judged; // of the frame in SHIFTED
+    // The first step of the shift, and how many words more.
+    logic             skips;
+    logic             skips_ethernet;
+    logic [STEPS-1:0] words_more;
+    gre_decide #(.RULES(RULES)) decide (.facts, .policy, .met, .actions, .decision(decision_made));
+    wire logic strips_next = decision_made.verdict == VERDICT_STRIP;
     always_ff @(posedge clk) begin
-        if (decided) begin
-            decision <= decision_made;
-            for (int unsigned at = 0; at < SHIFTS; at++) begin
-                shifts[at] <= decision_made.verdict == VERDICT_STRIP &&
-                    decision_made.outer_words == 5'(at + OUTER_MIN);
+        if (load[SHIFTED] && first[JUDGED]) begin
+            judged         <= decision_made;
+            skips          <= strips_next && !decision_made.ethernet;
+            skips_ethernet <= strips_next && decision_made.ethernet;
+            words_more     <= strips_next ? STEPS'(decision_made.outer_words - 5'(OUTER_MIN)) : '0;
+        end
+    end
+
+    // Octets from the beat on that is to leave, without those that go. Behind its last beat stand those of another frame: of
+    // them no octet leaves.
+    wire logic is_head = (skips || skips_ethernet) && first[SHIFTED];
+    wire logic [WINDOW_BEATS:0] is_same;
+    for (genvar beat = 0; beat <= WINDOW_BEATS; beat++) begin : g_same
+        if (beat == 0) begin : g_head
+            assign is_same[beat] = 1'b1;
+        end else begin : g_behind
+            assign is_same[beat] = last[SHIFTED+beat-1:SHIFTED] == '0;
+        end
+    end
+    wire logic [OCTETS*(WINDOW_BEATS+1)-1:0][7:0] ahead = beats[SHIFTED+WINDOW_BEATS:SHIFTED];
+    // Behind the span there is nothing, which the largest step may reach.
+    logic [STEPS:0][SPAN+2*2**STEPS-1:0][7:0] steps;
+    logic [OCTETS-1:0][7:0]                   shifted;
+    always_comb begin
+        steps = '0;
+        for (int unsigned at = 0; at < SPAN; at++) begin
+            steps[STEPS][at] = (ahead[at+SKIP] & {8{skips && is_same[(at+SKIP)/OCTETS]}}) |
+                (ahead[at+SKIP+ETHERNET] & {8{skips_ethernet && is_same[(at+SKIP+ETHERNET)/OCTETS]}});
+            if (at < OCTETS) steps[STEPS][at] |= ahead[at] & {8{!skips && !skips_ethernet}};
+        end
+        for (int step = int'(STEPS) - 1; step >= 0; step--) begin
+            for (int unsigned at = 0; at < SPAN; at++) begin
+                steps[step][at] = words_more[step] ? steps[step+1][at+4*2**step] : steps[step+1][at];
+            end
+        end
+        shifted = steps[0][OCTETS-1:0];
+    end
+
+    // The Ethernet header: the outer one with the type of what was in the tunnel; or, of an inner frame, its addresses, and the
+    // outer tags behind them.
+    wire logic [4:0] link_len = 5'd14 + {1'b0, judged.tags, 2'b00};
+    logic [OCTETS-1:0][7:0] linked;
+    always_comb begin
+        linked = shifted;
+        if (is_head && judged.ethernet) begin
+            for (int unsigned at = 0; at < 12; at++) begin
+                if (judged.tags == 2'd1) linked[at] = shifted[at+4];
+                else if (judged.tags == 2'd2) linked[at] = shifted[at+8];
+            end
+            for (int unsigned at = 12; at < 20; at++) begin
+                if (5'(at) < link_len - 5'd2) linked[at] = ahead[at];
+            end
+        end else if (is_head) begin
+            for (int unsigned at = 0; at < 22; at++) begin
+                if (5'(at) < link_len) linked[at] = ahead[at];
+                if (5'(at) + 5'd2 == link_len) linked[at] = judged.protocol[15:8];
+                if (5'(at) + 5'd1 == link_len) linked[at] = judged.protocol[7:0];
             end
         end
     end
 
-    // The frame in stage 0.
+    // The inner hop count, and what the inner checksum becomes before its carries are added.
+    wire logic lowers = judged.ttl_uniform && judged.hops < judged.inner_hops;
+    wire logic [7:0] hops_made = lowers ? judged.hops : judged.inner_hops;
+    // ~old + new (RFC 1624 equation 3), of which the lower octet is 0xff; nothing if they are equal.
+    wire logic [16:0] hops_delta = lowers ? {1'b0, ~judged.inner_hops, 8'hff} + {1'b0, judged.hops, 8'h00} : 17'd0;
+    wire logic [18:0] sum_made = {3'd0, ~judged.inner_sum} + {3'd0, judged.tos_delta} + {2'd0, hops_delta};
+
+    // Stage 0: what leaves now, and what is known of its frame.
+    wire logic decided = load[0] && first[1];
+    wire decision_t             decision_next; // of the frame that comes into stage 0
+    wire decision_t             decision;
+    wire logic [OCTETS-1:0][7:0] leaving;
+    wire logic [7:0]            hops_new;
+    wire logic [18:0]           sum_all;
+    if (PIPELINED) begin : g_shift
+        decision_t              decision_kept;
+        logic [OCTETS-1:0][7:0] linked_kept;
+        logic [7:0]             hops_kept;
+        logic [18:0]            sum_kept;
+        always_ff @(posedge clk) begin
+            if (load[0]) linked_kept <= linked;
+            if (decided) begin
+                decision_kept <= judged;
+                hops_kept     <= hops_made;
+                sum_kept      <= sum_made;
+            end
+        end
+        assign decision_next = judged;
+        assign decision = decision_kept;
+        assign leaving = linked_kept;
+        assign hops_new = hops_kept;
+        assign sum_all = sum_kept;
+    end else begin : g_shift
+        assign decision_next = decision_made;
+        assign decision = judged;
+        assign leaving = linked;
+        assign hops_new = hops_made;
+        assign sum_all = sum_made;
+    end
+    // Used as they are made.
+    wire logic unused_decision = &{1'b0, decision, decision_next};
+
     logic               finished; // all of a stripped packet has left
     logic [COUNT_W-1:0] left;     // octets of it that have not
-    logic [16:0]        carried;  // what the inner checksum gains by the hop count
 
     wire logic               end_error;
     wire logic               end_known;
@@ -192,112 +325,40 @@ module gre_decap
     always_ff @(posedge clk) begin
         if (decided) begin
             finished <= 1'b0;
-            left     <= decision_made.out_len;
+            left     <= decision_next.out_len;
         end else if (m_axis_tvalid && m_axis_tready) begin
             finished <= ends_out;
             left     <= left - COUNT_W'(OCTETS);
         end
     end
 
-    // Octets from the beat in stage 0 on, without an inner Ethernet header.
-    // Behind its last beat stand those of another frame: of them no octet leaves.
-    wire logic [WINDOW_BEATS:0] is_same;
-    wire logic [OCTETS*(WINDOW_BEATS+1)-1:0][7:0] ahead;
-    for (genvar beat = 0; beat <= WINDOW_BEATS; beat++) begin : g_ahead
-        if (beat == 0) begin : g_head
-            assign is_same[beat] = 1'b1;
-        end else begin : g_behind
-            assign is_same[beat] = last[beat-1:0] == '0;
-        end
-        assign ahead[OCTETS*beat+:OCTETS] = is_same[beat] ? data[beat] : '0;
-    end
-    wire logic [SPAN-1:0][7:0] based;
-    for (genvar at = 0; at < SPAN; at++) begin : g_base
-        assign based[at] = decision.ethernet ? ahead[at+ETHERNET] : ahead[at];
-    end
-    logic [OCTETS-1:0][7:0] shifted;
-    always_comb begin
-        for (int unsigned at = 0; at < OCTETS; at++) begin
-            shifted[at] = strips ? 8'd0 : ahead[at];
-            for (int unsigned shift = 0; shift < SHIFTS; shift++) begin
-                if (shifts[shift]) shifted[at] |= based[at+4*(shift+OUTER_MIN)];
-            end
-        end
-    end
-
-    // The Ethernet header: the outer one with the type of what was in the tunnel; or, of an inner frame, its addresses, and the
-    // outer tags behind them.
-    wire logic [4:0] link_len = 5'd14 + {1'b0, decision.tags, 2'b00};
-    wire logic is_head = strips && first[0];
-    logic [OCTETS-1:0][7:0] linked;
-    always_comb begin
-        linked = shifted;
-        if (is_head && decision.ethernet) begin
-            for (int unsigned at = 0; at < 12; at++) begin
-                if (decision.tags == 2'd1) linked[at] = shifted[at+4];
-                else if (decision.tags == 2'd2) linked[at] = shifted[at+8];
-            end
-            for (int unsigned at = 12; at < 20; at++) begin
-                if (5'(at) < link_len - 5'd2) linked[at] = ahead[at];
-            end
-        end else if (is_head) begin
-            for (int unsigned at = 0; at < 22; at++) begin
-                if (5'(at) < link_len) linked[at] = ahead[at];
-                if (5'(at) + 5'd2 == link_len) linked[at] = decision.protocol[15:8];
-                if (5'(at) + 5'd1 == link_len) linked[at] = decision.protocol[7:0];
-            end
-        end
-    end
-
     // The inner packet: class of service, hop count, checksum, at three places.
+    wire logic changes = strips && first[0];
     wire logic [2:0] at_tags = {decision.tags == 2'd2, decision.tags == 2'd1, decision.tags == 2'd0};
     wire logic is_v4 = decision.change == CHANGE_V4;
     wire logic is_v6 = decision.change == CHANGE_V6;
-    logic [7:0]  hops_old;
-    logic [15:0] sum_old;
-    always_comb begin
-        hops_old = '0;
-        sum_old  = '0;
-        for (int unsigned tags = 0; tags < 3; tags++) begin
-            if (at_tags[tags]) begin
-                hops_old |= is_v4 ? shifted[14+4*tags+8] : shifted[14+4*tags+7];
-                // With two tags the checksum of IPv4 is behind the first 32 octets.
-                for (int unsigned octet = 0; octet < 2; octet++) begin
-                    sum_old[8*(1-octet)+:8] |= shifted[(14+4*tags+10+octet)%OCTETS];
-                end
-            end
-        end
-    end
-    wire logic lowers = decision.ttl_uniform && decision.hops < hops_old;
-    wire logic [7:0] hops_new = lowers ? decision.hops : hops_old;
-    // ~old + new (RFC 1624 equation 3), of which the lower octet is 0xff; nothing if they are equal.
-    wire logic [16:0] hops_delta = lowers ? {1'b0, ~hops_old, 8'hff} + {1'b0, decision.hops, 8'h00} : 17'd0;
-    wire logic sum_is_next = OCTETS == 32 && decision.tags == 2'd2;
-    wire logic [18:0] sum_all = {3'd0, ~sum_old} + {3'd0, decision.tos_delta} + {2'd0, sum_is_next ? carried : hops_delta};
     wire logic [16:0] sum_once = {1'b0, sum_all[15:0]} + {14'd0, sum_all[18:16]};
     wire logic [15:0] sum_new = ~(sum_once[15:0] + {15'd0, sum_once[16]});
 
     logic second; // the beat in stage 0 is the second of its frame
     always_ff @(posedge clk) begin
-        if (head_taken) begin
-            second  <= first[0] && !last[0];
-            carried <= hops_delta;
-        end
+        if (head_taken) second <= first[0] && !last[0];
     end
 
     logic [OCTETS-1:0][7:0] changed;
     always_comb begin
-        changed = linked;
+        changed = leaving;
         for (int unsigned tags = 0; tags < 3; tags++) begin
-            if (is_head && at_tags[tags] && is_v4) begin
+            if (changes && at_tags[tags] && is_v4) begin
                 changed[14+4*tags+1] = decision.tos;
                 changed[14+4*tags+8] = hops_new;
             end
-            if (is_head && at_tags[tags] && is_v6) begin
+            if (changes && at_tags[tags] && is_v6) begin
                 changed[14+4*tags][3:0] = decision.tos[7:4];
                 changed[14+4*tags+1][7:4] = decision.tos[3:0];
                 changed[14+4*tags+7] = hops_new;
             end
+            // With two tags the checksum of IPv4 is behind the first 32 octets.
             if (strips && is_v4 && at_tags[tags] && (14 + 4 * tags + 10 < OCTETS ? first[0] : second)) begin
                 changed[(14+4*tags+10)%OCTETS] = sum_new[15:8];
                 changed[(14+4*tags+11)%OCTETS] = sum_new[7:0];
@@ -317,7 +378,8 @@ module gre_decap
     assign m_axis_tlast = ends_out;
     assign m_axis_tuser = ends_out && ((end_known && end_error) || cut_short || too_long);
 
-    assign host_axis_tdata = data[0];
+    // What is not stripped has not been shifted.
+    assign host_axis_tdata = PIPELINED ? leaving : data[0];
     assign host_axis_tkeep = keep[0];
     assign host_axis_tlast = last[0];
     assign host_axis_tuser = {last[0] && user[0], decision.because};

@@ -90,28 +90,72 @@ package gre_pkg;
         action_t            unmatched;
     } policy_t;
 
-    // What gre_parse reads of a frame.
+    // Words of four octets behind an Ethernet header without tags that can matter: two tags, IPv4 with all options, GRE.
+    localparam int unsigned SUM_WORDS = 17;
+    localparam int unsigned SUM_PAIRS = (SUM_WORDS + 1) / 2;
+
+    // Where things are in a frame: what must be known of its first octets before the others are read.
     typedef struct packed {
-        logic [1:0]         tags;
-        logic               many_tags;
-        logic               extension;   // IPv6 whose extension headers may end in GRE
-        logic               tunnel;      // claims to be a tunnel packet
+        logic [1:0] tags;
+        logic       three_tags;
+        logic       type_v4;
+        logic       type_v6;
+        logic       is_six;    // the version is 6, if it is 4 or 6
+        logic [3:0] ip_words;  // words of the IP header
+        logic [4:0] gre_at;    // words from an Ethernet header without tags to GRE
+    } layout_t;
+
+    // What gre_parse reads of a frame, however long it is.
+    typedef struct packed {
+        layout_t            layout;
+        logic               is_v4;
         logic               is_v6;
-        logic               broken;      // the IP header, or the frame ends before it says
-        logic               wrong_sum;
+        logic               next_gre;    // the next header is GRE
+        logic               extended;    // IPv6 extension headers may end in GRE
+        logic               no_payload;  // the length is less than that of the header, or 0 in IPv6
         logic               fragment;
-        logic               deep;        // the window ends before GRE
-        logic [127:0]       source;      // of IPv4 the low 32 bits
-        logic [127:0]       destination;
         logic [7:0]         tos;
         logic [7:0]         hops;
+        logic [7:0][31:0]   words;       // 2 to 9 of the IP header, in their order: addresses
         logic [COUNT_W-1:0] packet_end;  // where the IP packet ends in the frame
-        logic [COUNT_W-1:0] payload_len; // octets behind the IP header
-        logic [3:0]         ip_words;    // words of the IP header
+        logic [6:0]         payload;     // octets behind the IP header, at most 127
+        logic [COUNT_W:0]   over;        // how many more would leave without the IP header than may, signed
         logic [31:0]        gre;         // flags and protocol
         logic [31:0]        key;
-        logic [15:0]        inner;       // the first two octets behind GRE
+        logic [2:0][15:0]   inner;       // the first two octets behind GRE with no, one and two words of options
+        logic [SUM_PAIRS-1:0][17:0] sums; // of the IPv4 header, by two words
     } fields_t;
+
+    // What gre_match finds out without the rule that is met.
+    typedef struct packed {
+        logic               many_tags;
+        logic               extension;
+        logic               tunnel;      // claims to be a tunnel packet
+        logic               broken;      // the IP header, or the frame ends before it says
+        logic               deep;        // the window ends before GRE
+        logic               is_v4;
+        logic [20:0]        sum;         // of the IPv4 header, with its carries
+        logic               fragment;
+        logic               unreadable;
+        event_t             unreadable_event;
+        logic               has_sum;
+        logic               too_deep;    // the window ends before the packet in the tunnel
+        logic               in_v4;
+        logic               in_v6;
+        logic               in_ethernet;
+        logic               wrong_inner;
+        logic               too_big;
+        logic [7:0]         tos;
+        logic [7:0]         inner_tos;
+        logic [7:0]         hops;
+        logic [7:0]         inner_hops;
+        logic [15:0]        inner_sum;   // the checksum of IPv4 in the tunnel
+        logic [1:0]         tags;
+        logic [4:0]         outer_words; // words of IP and GRE headers
+        logic [15:0]        protocol;
+        logic [COUNT_W-1:0] packet_end;
+        logic [COUNT_W-1:0] out_len;
+    } facts_t;
 
     // What changes in the packet that was in the tunnel.
     typedef enum logic [1:0] {
@@ -136,6 +180,8 @@ package gre_pkg;
         logic [15:0]        tos_delta;   // what the inner checksum gains by it (RFC 1624)
         logic               ttl_uniform;
         logic [7:0]         hops;
+        logic [7:0]         inner_hops;
+        logic [15:0]        inner_sum;
         logic               matched;
         logic [5:0]         rule;
     } decision_t;

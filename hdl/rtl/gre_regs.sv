@@ -171,7 +171,10 @@ module gre_regs
     wire logic [31:0]          rule_packets;
     wire logic [OCTETS_W-1:0]  rule_octets;
     wire logic [2:0]           counters_ready;
-    assign ready = &counters_ready;
+    // Registered: it is in the way of every beat.
+    logic all_ready;
+    always_ff @(posedge clk) all_ready <= &counters_ready && !rst;
+    assign ready = all_ready;
 
     event_counters #(.COUNTERS(32), .WIDTH(32), .ADD_W(1)) events (
         .clk, .rst, .ready(counters_ready[0]),

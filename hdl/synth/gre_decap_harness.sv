@@ -8,7 +8,7 @@ module gre_decap_harness #(
     parameter int unsigned RULES_V4 = 16,
     parameter int unsigned RULES_V6 = 4,
     parameter int unsigned WINDOW_BEATS = 2,
-    parameter int unsigned PARSE_CLOCKS = 1
+    parameter bit          PIPELINED = 1'b0
 ) (
     input  wire logic clk,
     input  wire logic rst,
@@ -60,7 +60,7 @@ module gre_decap_harness #(
         s_axil_rdata});
 
     gre_decap #(
-        .DATA_W(DATA_W), .RULES_V4(RULES_V4), .RULES_V6(RULES_V6), .WINDOW_BEATS(WINDOW_BEATS), .PARSE_CLOCKS(PARSE_CLOCKS)
+        .DATA_W(DATA_W), .RULES_V4(RULES_V4), .RULES_V6(RULES_V6), .WINDOW_BEATS(WINDOW_BEATS), .PIPELINED(PIPELINED)
     ) core (.rst(reset), .*);
 endmodule
 

@@ -1,4 +1,4 @@
-"""gre_decap in three sizes under cocotb."""
+"""gre_decap in its sizes under cocotb."""
 
 import pytest
 from sim import run
@@ -12,6 +12,7 @@ SOURCES = [
     "event_counters.sv",
     "gre_regs.sv",
     "gre_parse.sv",
+    "gre_match.sv",
     "gre_decide.sv",
     "gre_decap.sv",
 ]
@@ -22,9 +23,11 @@ SOURCES = [
     [
         ({"DATA_W": 256}, 64),
         ({"DATA_W": 512}, 128),
-        ({"DATA_W": 256, "WINDOW_BEATS": 4, "PARSE_CLOCKS": 2}, 128),
+        ({"DATA_W": 256, "PIPELINED": 1}, 64),
+        ({"DATA_W": 512, "PIPELINED": 1}, 128),
+        ({"DATA_W": 256, "WINDOW_BEATS": 4, "PIPELINED": 1}, 128),
     ],
-    ids=["256", "512", "256-deep"],
+    ids=["256", "512", "256-pipelined", "512-pipelined", "256-deep"],
 )
 def test_gre_decap(monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int], window: int) -> None:
     """All tests of the bench on one size."""

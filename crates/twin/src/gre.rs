@@ -19,27 +19,32 @@ pub enum Size {
     Bits256 = 0,
     /// 512 bits; headers of the first 128 octets; 3 clocks.
     Bits512 = 1,
-    /// 256 bits; headers of the first 128 octets, read and judged in two clocks; 6 clocks.
+    /// 256 bits; headers of the first 128 octets; pipelined: 7 clocks.
     Bits256Deep = 2,
+    /// 256 bits, pipelined; headers of the first 64 octets; 5 clocks.
+    Bits256Pipelined = 9,
+    /// 512 bits, pipelined; headers of the first 128 octets; 5 clocks.
+    Bits512Pipelined = 10,
 }
 
 impl Size {
     /// All that there are.
-    pub const ALL: [Self; 3] = [Self::Bits256, Self::Bits512, Self::Bits256Deep];
+    pub const ALL: [Self; 5] =
+        [Self::Bits256, Self::Bits512, Self::Bits256Deep, Self::Bits256Pipelined, Self::Bits512Pipelined];
 
     /// Octets of a beat.
     pub const fn octets(self) -> usize {
         match self {
-            Self::Bits256 | Self::Bits256Deep => 32,
-            Self::Bits512 => 64,
+            Self::Bits256 | Self::Bits256Deep | Self::Bits256Pipelined => 32,
+            Self::Bits512 | Self::Bits512Pipelined => 64,
         }
     }
 
     /// Octets in which the headers must lie that the core reads.
     pub const fn window(self) -> usize {
         match self {
-            Self::Bits256 => 64,
-            Self::Bits512 | Self::Bits256Deep => 128,
+            Self::Bits256 | Self::Bits256Pipelined => 64,
+            Self::Bits512 | Self::Bits256Deep | Self::Bits512Pipelined => 128,
         }
     }
 
@@ -47,7 +52,8 @@ impl Size {
     pub const fn latency_clocks(self) -> u64 {
         match self {
             Self::Bits256 | Self::Bits512 => 3,
-            Self::Bits256Deep => 6,
+            Self::Bits256Pipelined | Self::Bits512Pipelined => 5,
+            Self::Bits256Deep => 7,
         }
     }
 }

@@ -46,7 +46,7 @@ fn tunnelled(tags: usize, [outer_class, inner_class]: [u8; 2], sum: u16) -> Vec<
 
 #[test]
 fn every_inner_checksum_changes_as_in_software() {
-    for size in [Size::Bits256, Size::Bits512] {
+    for size in [Size::Bits256, Size::Bits512, Size::Bits256Pipelined] {
         let Some(mut core) = crate::core("every_inner_checksum_changes_as_in_software", size) else {
             continue;
         };

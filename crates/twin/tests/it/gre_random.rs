@@ -126,7 +126,7 @@ pub(crate) fn compare(
 
 #[test]
 fn random_frames_come_out_as_of_the_software() {
-    let frames = number("KAIDO_TWIN_FRAMES", 30_000);
+    let frames = number("KAIDO_TWIN_FRAMES", 50_000);
     let first = number("KAIDO_TWIN_SEED", 1);
     let mut seen = BTreeMap::new();
     let runs = frames.div_ceil(RUN as u64 * Size::ALL.len() as u64);
@@ -138,7 +138,7 @@ fn random_frames_come_out_as_of_the_software() {
     // All that there is has come, but what only a MAC or a host with tunnels brings.
     let missing: Vec<_> =
         Event::ALL.iter().map(|event| event.name()).filter(|name| !seen.contains_key(name)).collect();
-    if !seen.is_empty() && frames >= 30_000 {
+    if !seen.is_empty() && frames >= 50_000 {
         assert_eq!(missing, ["frame_error", "host_other"]);
     }
 }

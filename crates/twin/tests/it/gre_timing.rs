@@ -1,4 +1,5 @@
-//! Clocks: three from a frame's first beat in to its first beat out, and a beat each clock, whatever is in the mix.
+//! Clocks from a frame's first beat in to its first beat out, three of the default form, and a beat each clock, whatever is in
+//! the mix.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use kaido_engine::PortId;
@@ -44,9 +45,11 @@ fn clocks_max(beats: u64, size: Size) -> u64 {
 }
 
 #[test]
-fn a_frame_takes_three_clocks_and_a_beat_one() {
+fn a_frame_takes_the_clocks_of_its_form_and_a_beat_one() {
     for size in Size::ALL {
-        let Some(mut core) = crate::core("a_frame_takes_three_clocks_and_a_beat_one", size) else { continue };
+        let Some(mut core) = crate::core("a_frame_takes_the_clocks_of_its_form_and_a_beat_one", size) else {
+            continue;
+        };
         core.configure(&bump(), PortId(0)).unwrap();
         for len in [64, 65, 92, 96, 100, 128, 129, 256, 1518, 9018] {
             // Plain, in GRE, and one of each in turn, as source D's bench has them.
