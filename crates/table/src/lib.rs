@@ -3,6 +3,7 @@
 //! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
 //! - [`LineSlab`]: memory that a table shares with what is used together with its records, page by page;
+//! - [`Cells`]: atomic numbers by number, which all threads count in, in memory of their own or of others;
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`TokenBucket`]: rates, shared by workers without a lock;
 //! - [`HashIndex`], [`Slots`], [`Wheel`]: what a thread's own tables are made of;
@@ -20,6 +21,8 @@
 mod array;
 mod bloom_filter;
 mod bucket;
+#[cfg(not(any(loom, shuttle)))]
+mod cells;
 mod epoch;
 mod free;
 mod hash;
@@ -44,6 +47,8 @@ pub mod waits;
 mod wheel;
 
 pub use array::prefetch;
+#[cfg(not(any(loom, shuttle)))]
+pub use cells::{Atomics, Cells};
 pub use epoch::{Domain, GraceCookie, Guard, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
