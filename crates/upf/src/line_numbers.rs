@@ -1,0 +1,20 @@
+//! What the numbers of lines name, among which a node has its records.
+//!
+//! ```text
+//!   number in a record ─▶ line: a counter, for good │ a record of the table
+//! ```
+//! A record has numbers of 32 bits and not addresses, so that it fills one line. No type says of a number what lies in its line, and to
+//! look that up would be one more line for each packet to wait for. So it is said here, and kept to by who takes lines:
+//! [`FreeSlots`](crate::usage).
+
+use std::sync::atomic::AtomicU64;
+
+use kaido_table::{Cells, LineSlab};
+
+/// Usage counters among lines.
+pub(crate) fn counters(lines: LineSlab) -> Cells<[AtomicU64; 8]> {
+    // SAFETY: a usage slot has the number of a line that was taken for a counter, by `FreeSlots` of the same lines, or that was
+    // claimed for one when the node began. Such a line is never given back: its slot is, to the next counter. Slots that come from
+    // without, as those of a store do, are claimed before any is asked for. Nobody outside this crate can ask for a slot.
+    unsafe { Cells::among(lines) }
+}
