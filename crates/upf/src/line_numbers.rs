@@ -1,4 +1,4 @@
-//! What the numbers of lines name, among which a node has its records.
+//! What the numbers of lines name, among which a node has its records: the only unsafe code of this crate.
 //!
 //! ```text
 //!   number in a record ─▶ line: a counter, for good │ a rule, as long as the record │ a record of the table
@@ -6,6 +6,7 @@
 //! A record has numbers of 32 bits and not addresses, so that it fills one line. No type says of a number what lies in its line, and to
 //! look that up would be one more line for each packet to wait for. So it is said here, and kept to by who takes lines:
 //! [`FreeSlots`](crate::usage), and what becomes of rules ([`crate::record`]).
+#![allow(unsafe_code, reason = "argued at each block")]
 
 use std::sync::atomic::AtomicU64;
 
