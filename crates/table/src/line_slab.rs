@@ -80,7 +80,7 @@ impl LineSlab {
 
     /// The first line, aligned to a page. Which lines have memory behind them, only who took them knows.
     pub(crate) fn base(&self) -> NonNull<u8> {
-        self.memory.memory().base()
+        self.memory.base().cast()
     }
 
     /// How many lines there can be.
