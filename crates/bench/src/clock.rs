@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::sys::thread_usage;
+
 /// What something took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeTaken {
@@ -62,7 +64,7 @@ pub(crate) struct ThreadTime {
 impl ThreadTime {
     /// Of this thread until now, as the kernel's clock tick has it.
     pub(crate) fn now() -> Self {
-        let Some(usage) = usage() else { return Self::default() };
+        let Some(usage) = thread_usage() else { return Self::default() };
         let ns = |time: libc::timeval| {
             let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));
             seconds.unwrap_or(0) * 1_000_000_000 + micros.unwrap_or(0) * 1000
@@ -78,30 +80,22 @@ impl ThreadTime {
     }
 }
 
-/// What this thread has used.
-fn usage() -> Option<libc::rusage> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call writes nothing but the structure, which is as long as it says.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    // SAFETY: zeroed at first, which is valid for integers, and complete when the call succeeded.
-    (result == 0).then(|| unsafe { usage.assume_init() })
-}
-
 /// Pages that this thread had to wait for until now: memory that was taken from the process, or never given.
 fn page_faults() -> u64 {
-    usage().map_or(0, |usage| u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0))
+    thread_usage().map_or(0, |usage| u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
     fn a_page_that_was_never_touched_is_a_fault() {
-        let region = kaido_table::Region::map(1 << 20).unwrap();
+        let memory = kaido_table::Cells::<[AtomicU64; 8]>::sparse(1 << 14).unwrap();
         let before = page_faults();
-        // SAFETY: within the region, which is ours alone.
-        unsafe { region.base().write_volatile(1) };
+        memory.get(0)[0].store(1, Ordering::Relaxed);
         assert!(page_faults() > before);
     }
 

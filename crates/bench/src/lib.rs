@@ -21,6 +21,7 @@
 //! [`platforms`] compares GRE header removal, or the user plane, by the engine, by the driver and by neither.
 //!
 //! Figures of one run stand beside each other; figures of two runs do not. Method and limits: `docs/benchmarks.md`.
+#![deny(unsafe_code)]
 
 pub mod attach;
 mod chain;
@@ -65,6 +66,7 @@ mod speed;
 mod standard;
 mod stats;
 pub mod stream;
+mod sys;
 mod table;
 pub mod traffic;
 pub mod trailer;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kaido_engine::port::Port;
 use kaido_engine::{BATCH_MAX, Batch, Frame, PoolCache};
 
-use crate::floor::{LINE, prefetch};
+use crate::floor::LINE;
+use crate::sys::prefetch;
 
 /// The bench's end of a [`FeedPort`].
 #[derive(Debug)]

@@ -5,7 +5,9 @@ use std::io;
 use std::process::Command;
 
 use kaido_engine::netlink::{self, Interface};
-use rustix::thread::{CpuSet, UnshareFlags, sched_getaffinity, sched_setaffinity, unshare_unsafe};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::sys::enter_network_namespace;
 
 /// Frames that a link's queue keeps before it holds senders back.
 const QUEUE: &str = "10000";
@@ -23,9 +25,7 @@ pub(crate) enum RigError {
 
 /// Moves this thread, and those that it starts, into a network namespace of their own. It goes with the last of them.
 pub(crate) fn enter() -> Result<(), RigError> {
-    // SAFETY: no memory or descriptors are unshared, only what this thread's sockets are made in from now on.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
-        .map_err(|error| RigError::Namespace(io::Error::from(error)))?;
+    enter_network_namespace().map_err(RigError::Namespace)?;
     // Neighbour discovery would come between the packets.
     for scope in ["all", "default"] {
         // Without IPv6 there is nothing to be turned off.

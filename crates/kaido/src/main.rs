@@ -3,6 +3,7 @@
 //! `kaido run` is the node. `check`, `status`, `sessions`, `drops`, `show`, `trace` and `capture` look at it, `doctor` at the
 //! machine, `store` at what a node keeps. `sim` is a small control plane, gNB and UEs to exercise it with. `bench` measures it.
 //! `completions` and `man` print what packages install.
+#![forbid(unsafe_code)]
 
 mod bench;
 mod heap;

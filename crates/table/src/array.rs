@@ -75,6 +75,12 @@ impl<T: Zeroable> Array<T> {
     pub(crate) fn memory(&self) -> &Reserve {
         &self.reserve
     }
+
+    /// The first value.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> NonNull<T> {
+        self.base
+    }
 }
 
 #[cfg(not(any(loom, shuttle)))]

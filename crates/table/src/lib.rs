@@ -3,6 +3,8 @@
 //! - [`Table`]: exact match; batched lock-free lookup, atomic in-place replacement, many writers, growth
 //!   that no reader waits for; [`Stages`] lets a caller do its own work between the steps of a lookup;
 //! - [`LineSlab`]: memory that a table shares with what is used together with its records, page by page;
+//! - [`LineValues`]: what records have in lines of their own;
+//! - [`Cells`]: atomic numbers by number, which all threads count in, in memory of their own or of others;
 //! - [`PrefixTable`]: longest prefix match, built whole and then only read;
 //! - [`TokenBucket`]: rates, shared by workers without a lock;
 //! - [`HashIndex`], [`Slots`], [`Wheel`]: what a thread's own tables are made of;
@@ -20,6 +22,8 @@
 mod array;
 mod bloom_filter;
 mod bucket;
+#[cfg(not(any(loom, shuttle)))]
+mod cells;
 mod epoch;
 mod free;
 mod hash;
@@ -28,6 +32,8 @@ mod hash_index;
 mod index;
 #[cfg(not(any(loom, shuttle)))]
 mod line_slab;
+#[cfg(not(any(loom, shuttle)))]
+mod line_values;
 mod policer;
 mod prefix;
 mod region;
@@ -44,12 +50,16 @@ pub mod waits;
 mod wheel;
 
 pub use array::prefetch;
+#[cfg(not(any(loom, shuttle)))]
+pub use cells::{Atomics, Cells};
 pub use epoch::{Domain, GraceCookie, Guard, Reader, TooManyReaders};
 pub use hash::{Key, Seed};
 #[cfg(not(any(loom, shuttle)))]
 pub use hash_index::{HashIndex, Matches, OccupiedEntry, VacantEntry};
 #[cfg(not(any(loom, shuttle)))]
 pub use line_slab::{LineCursor, LineSlab};
+#[cfg(not(any(loom, shuttle)))]
+pub use line_values::{LineValues, OwnLines};
 pub use policer::{Ticks, TokenBucket};
 pub use prefix::{NO_PREFIX, PrefixTable};
 pub use region::{Pages, Region, RegionError};

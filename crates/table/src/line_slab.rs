@@ -79,8 +79,8 @@ impl LineSlab {
     }
 
     /// The first line, aligned to a page. Which lines have memory behind them, only who took them knows.
-    pub fn base(&self) -> NonNull<u8> {
-        self.memory.memory().base()
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.memory.base().cast()
     }
 
     /// How many lines there can be.
@@ -108,7 +108,7 @@ impl LineSlab {
     ///
     /// # Safety
     /// The line was taken here, is given back once, and nobody looks at it any more.
-    pub unsafe fn give(&self, line: u32) {
+    pub(crate) unsafe fn give(&self, line: u32) {
         // SAFETY: by the caller's promise.
         unsafe { self.free.give(line) };
     }

@@ -19,10 +19,12 @@
 //! - [`node`]: settings, and what control and workers share;
 //! - [`trace`]: what becomes of the packets of chosen sessions;
 //! - [`lan`]: network instances behind VLANs;
+//! - `line_numbers`: the only unsafe code: what lies among the records of a node;
 //! - `monitoring`: delays of QoS flows;
 //! - [`mod@path`]: the packet path of a worker;
 //! - [`slow_path`]: packets that take the slow path, by reason;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
+#![deny(unsafe_code)]
 
 pub mod action;
 pub mod apps;
@@ -39,6 +41,7 @@ mod framed;
 pub mod ids;
 pub mod key;
 pub mod lan;
+mod line_numbers;
 mod monitoring;
 pub mod node;
 pub mod offload;

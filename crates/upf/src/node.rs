@@ -37,6 +37,7 @@ use crate::framed::FramedLengths;
 use crate::ids::{AppNumber, SessionIndex};
 use crate::key::SessionKey;
 use crate::lan::LanNeighbours;
+use crate::line_numbers;
 use crate::monitoring::Clock;
 use crate::qos::Policers;
 use crate::record::{LINES_MAX, LineMemory, Record};
@@ -309,7 +310,7 @@ impl Node {
             fragments: Fragments::new(&settings.fragments),
             domain,
             table,
-            lines: Arc::new(LineMemory::among(lines.clone())),
+            lines: Arc::new(line_numbers::rules(lines.clone())),
             applications: Applications::default(),
             framed: FramedLengths::default(),
             tunnels: Tunnels::default(),

@@ -8,14 +8,14 @@ mod slots;
 
 use std::fmt;
 use std::fs::File;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kaido_table::{LineSlab, RegionError, waits};
+use kaido_table::{Cells, LineSlab, RegionError};
 use serde::{Deserialize, Serialize};
 
 use self::quotas::Quotas;
 pub(crate) use self::slots::FreeSlots;
+use crate::line_numbers;
 use crate::ue::Direction;
 use kaido_n4::Volume;
 
@@ -26,19 +26,21 @@ pub struct UsageSlot(pub u32);
 /// No limit set.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// One cache line: four counts, the three counts at which something is due, and marks.
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct Cell {
-    uplink_bytes: AtomicU64,
-    uplink_packets: AtomicU64,
-    downlink_bytes: AtomicU64,
-    downlink_packets: AtomicU64,
+/// A counter as it lies: one cache line.
+type Words = [AtomicU64; 8];
+
+/// Four counts, the three counts at which something is due, and marks.
+#[derive(Clone, Copy, Debug)]
+struct Cell<'c> {
+    uplink_bytes: &'c AtomicU64,
+    uplink_packets: &'c AtomicU64,
+    downlink_bytes: &'c AtomicU64,
+    downlink_packets: &'c AtomicU64,
     /// Absolute counts of bytes; stored complemented, so that zeroed memory means unlimited.
-    uplink_limit: AtomicU64,
-    downlink_limit: AtomicU64,
-    total_limit: AtomicU64,
-    marks: AtomicU64,
+    uplink_limit: &'c AtomicU64,
+    downlink_limit: &'c AtomicU64,
+    total_limit: &'c AtomicU64,
+    marks: &'c AtomicU64,
 }
 
 /// A mark: a quota is used up, and what the counter counts is not forwarded.
@@ -46,12 +48,28 @@ const EXHAUSTED: u64 = 1;
 /// Above this bit of the marks stands the number of the counter's quotas; without any, zero.
 const QUOTAS_SHIFT: u32 = 32;
 
-const _: () = assert!(size_of::<Cell>() == 64);
+const _: () = assert!(size_of::<Words>() == 64);
 
-impl Cell {
+impl<'c> Cell<'c> {
+    #[inline(always)]
+    const fn new(words: &'c Words) -> Self {
+        let [uplink_bytes, uplink_packets, downlink_bytes, downlink_packets, limits @ .., marks] = words;
+        let [uplink_limit, downlink_limit, total_limit] = limits;
+        Self {
+            uplink_bytes,
+            uplink_packets,
+            downlink_bytes,
+            downlink_packets,
+            uplink_limit,
+            downlink_limit,
+            total_limit,
+            marks,
+        }
+    }
+
     #[inline(always)]
     fn count(
-        &self,
+        self,
         [byte_count, packet_count, limit, other]: [&AtomicU64; 4],
         bytes: u64,
         shared: bool,
@@ -63,11 +81,11 @@ impl Cell {
     }
 
     /// The number of its quotas.
-    fn quotas(&self) -> u32 {
+    fn quotas(self) -> u32 {
         quotas_of(self.marks.load(Ordering::Relaxed))
     }
 
-    fn volume(&self) -> Volume {
+    fn volume(self) -> Volume {
         Volume {
             uplink_bytes: self.uplink_bytes.load(Ordering::Relaxed),
             downlink_bytes: self.downlink_bytes.load(Ordering::Relaxed),
@@ -77,13 +95,13 @@ impl Cell {
     }
 
     /// The limits, uplink, downlink and total, each with its count.
-    fn limits(&self) -> [(&AtomicU64, u64); 3] {
+    fn limits(self) -> [(&'c AtomicU64, u64); 3] {
         let uplink = self.uplink_bytes.load(Ordering::Relaxed);
         let downlink = self.downlink_bytes.load(Ordering::Relaxed);
         [
-            (&self.uplink_limit, uplink),
-            (&self.downlink_limit, downlink),
-            (&self.total_limit, uplink.wrapping_add(downlink)),
+            (self.uplink_limit, uplink),
+            (self.downlink_limit, downlink),
+            (self.total_limit, uplink.wrapping_add(downlink)),
         ]
     }
 }
@@ -130,9 +148,7 @@ pub trait OffloadedCounters: fmt::Debug + Send + Sync {
 /// All counters of the node.
 #[derive(Debug)]
 pub struct UsageCounters {
-    cells: NonNull<Cell>,
-    /// Numbers that a counter may have.
-    numbers: u32,
+    cells: Cells<Words>,
     /// How many counters there may be.
     len: u32,
     quotas: Quotas,
@@ -141,11 +157,6 @@ pub struct UsageCounters {
     lines: Option<LineSlab>,
 }
 
-// SAFETY: the cells are made of atomics, and lie in memory that lives as long as this value or longer.
-unsafe impl Send for UsageCounters {}
-// SAFETY: as above.
-unsafe impl Sync for UsageCounters {}
-
 /// Memory given for usage counters or policers that cannot hold any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("usage counters and policers need cache lines of 64 bytes, aligned so")]
@@ -153,9 +164,9 @@ pub struct UnfitMemory;
 
 impl UsageCounters {
     /// At most `len` counters among lines, so that those of a session lie near its records. A counter is the number of its line.
-    pub fn among(lines: LineSlab, len: u32) -> Self {
-        let (cells, numbers) = (lines.base().cast(), lines.len());
-        Self { cells, numbers, len, quotas: Quotas::new(len), offloaded: None, lines: Some(lines) }
+    pub(crate) fn among(lines: LineSlab, len: u32) -> Self {
+        let cells = line_numbers::counters(lines.clone());
+        Self { cells, len, quotas: Quotas::new(len), offloaded: None, lines: Some(lines) }
     }
 
     /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
@@ -165,13 +176,9 @@ impl UsageCounters {
     /// # Errors
     /// [`UnfitMemory`] when it does not begin and end with a cell.
     pub fn over(words: &'static [AtomicU64]) -> Result<Self, UnfitMemory> {
-        let cells = NonNull::from(words).cast::<Cell>();
-        let whole = words.len().is_multiple_of(size_of::<Cell>() / size_of::<AtomicU64>());
-        if !whole || !cells.is_aligned() {
-            return Err(UnfitMemory);
-        }
-        let len = u32::try_from(size_of_val(words) / size_of::<Cell>()).map_err(|_| UnfitMemory)?;
-        Ok(Self { cells, numbers: len, len, quotas: Quotas::new(len), offloaded: None, lines: None })
+        let cells: Cells<Words> = Cells::over(words).ok_or(UnfitMemory)?;
+        let len = cells.len();
+        Ok(Self { cells, len, quotas: Quotas::new(len), offloaded: None, lines: None })
     }
 
     /// These, of which somebody keeps counts elsewhere.
@@ -191,28 +198,16 @@ impl UsageCounters {
         self.lines.as_ref().map(|_| slot.0)
     }
 
-    /// The slot was taken at some time, and nobody outside this crate can ask for another: what lies among lines and never was a
-    /// counter may be a record.
+    /// Nobody outside this crate can ask for a slot that was not taken at some time.
     #[inline(always)]
-    fn cell(&self, slot: UsageSlot) -> &Cell {
-        let cell = self.unread(slot);
-        waits::read(cell);
-        cell
-    }
-
-    /// As [`UsageCounters::cell`], to be asked for.
-    #[inline(always)]
-    fn unread(&self, slot: UsageSlot) -> &Cell {
-        assert!(slot.0 < self.numbers, "usage slot out of range");
-        // SAFETY: the slot is in range and was taken, so there is memory, which is no record's ever after; it is aligned and lives
-        // as long as this value; any words are a valid cell; cells are only ever shared, and made of atomics.
-        unsafe { self.cells.add(slot.0 as usize).as_ref() }
+    fn cell(&self, slot: UsageSlot) -> Cell<'_> {
+        Cell::new(self.cells.get(slot.0))
     }
 
     /// Brings a counter into the cache, ahead of [`UsageCounters::count`].
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: UsageSlot) {
-        kaido_table::prefetch(self.unread(slot));
+        self.cells.prefetch(slot.0);
     }
 
     /// Counts a packet. Returns `true` when a limit was crossed that was not before: exactly one packet of all
@@ -223,12 +218,12 @@ impl UsageCounters {
         let cell = self.cell(slot);
         let crossed = match direction {
             Direction::Uplink => cell.count(
-                [&cell.uplink_bytes, &cell.uplink_packets, &cell.uplink_limit, &cell.downlink_bytes],
+                [cell.uplink_bytes, cell.uplink_packets, cell.uplink_limit, cell.downlink_bytes],
                 bytes,
                 shared,
             ),
             Direction::Downlink => cell.count(
-                [&cell.downlink_bytes, &cell.downlink_packets, &cell.downlink_limit, &cell.uplink_bytes],
+                [cell.downlink_bytes, cell.downlink_packets, cell.downlink_limit, cell.uplink_bytes],
                 bytes,
                 shared,
             ),
@@ -323,17 +318,7 @@ impl UsageCounters {
 
     /// Makes a counter of a slot that was just taken: nothing counted, no limits.
     fn begin(&self, slot: UsageSlot) {
-        let cell = self.cell(slot);
-        for word in [
-            &cell.uplink_bytes,
-            &cell.uplink_packets,
-            &cell.downlink_bytes,
-            &cell.downlink_packets,
-            &cell.uplink_limit,
-            &cell.downlink_limit,
-            &cell.total_limit,
-            &cell.marks,
-        ] {
+        for word in self.cells.get(slot.0) {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -341,7 +326,7 @@ impl UsageCounters {
     /// Goes on in a counter of before a restart, from what it has counted, without limits.
     fn resume(&self, slot: UsageSlot) {
         let cell = self.cell(slot);
-        for word in [&cell.uplink_limit, &cell.downlink_limit, &cell.total_limit, &cell.marks] {
+        for word in [cell.uplink_limit, cell.downlink_limit, cell.total_limit, cell.marks] {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -350,10 +335,10 @@ impl UsageCounters {
     pub(crate) fn raise(&self, slot: UsageSlot, least: &Volume) {
         let cell = self.cell(slot);
         for (word, least) in [
-            (&cell.uplink_bytes, least.uplink_bytes),
-            (&cell.uplink_packets, least.uplink_packets),
-            (&cell.downlink_bytes, least.downlink_bytes),
-            (&cell.downlink_packets, least.downlink_packets),
+            (cell.uplink_bytes, least.uplink_bytes),
+            (cell.uplink_packets, least.uplink_packets),
+            (cell.downlink_bytes, least.downlink_bytes),
+            (cell.downlink_packets, least.downlink_packets),
         ] {
             word.fetch_max(least, Ordering::Relaxed);
         }
@@ -363,10 +348,10 @@ impl UsageCounters {
     pub(crate) fn add(&self, slot: UsageSlot, more: &Volume) -> bool {
         let cell = self.cell(slot);
         for (word, more) in [
-            (&cell.uplink_packets, more.uplink_packets),
-            (&cell.downlink_packets, more.downlink_packets),
-            (&cell.uplink_bytes, more.uplink_bytes),
-            (&cell.downlink_bytes, more.downlink_bytes),
+            (cell.uplink_packets, more.uplink_packets),
+            (cell.downlink_packets, more.downlink_packets),
+            (cell.uplink_bytes, more.uplink_bytes),
+            (cell.downlink_bytes, more.downlink_bytes),
         ] {
             word.fetch_add(more, Ordering::Relaxed);
         }
@@ -412,11 +397,7 @@ impl UsageCounters {
 
 /// The usage counters of another process, in the memory that it counts in: see [`Node::over`](crate::node::Node::over).
 #[derive(Debug)]
-pub struct LeftUsage {
-    lines: LineSlab,
-    /// How many lines have memory.
-    len: u32,
-}
+pub struct LeftUsage(Cells<Words>);
 
 impl LeftUsage {
     /// In a file.
@@ -424,19 +405,16 @@ impl LeftUsage {
     /// # Errors
     /// [`RegionError`] when it cannot be mapped.
     pub fn over(file: File) -> Result<Self, RegionError> {
-        let bytes = file.metadata().map_or(0, |found| found.len());
-        let len = u32::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(u32::MAX);
-        Ok(Self { lines: LineSlab::over(file, len)?, len })
+        Cells::over_file(file).map(Self)
     }
 
     /// What a counter has counted so far; nothing of one that is not there.
     pub fn read(&self, slot: UsageSlot) -> Volume {
-        if slot.0 >= self.len {
+        let Self(cells) = self;
+        if slot.0 >= cells.len() {
             return Volume::default();
         }
-        // SAFETY: the line is within the file's memory, aligned to a line; any octets are a valid cell, made of atomics.
-        let cell = unsafe { self.lines.base().cast::<Cell>().add(slot.0 as usize).as_ref() };
-        cell.volume()
+        Cell::new(cells.get(slot.0)).volume()
     }
 }
 

@@ -17,7 +17,6 @@
 //! All of a packet's buckets must have something left before any is taken from; see [`kaido_table::TokenBucket`] for
 //! what is exact and what a burst may be.
 
-mod cells;
 mod enforcement;
 mod packets;
 mod policers;

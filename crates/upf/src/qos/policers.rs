@@ -3,11 +3,10 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use kaido_table::{RegionError, Ticks, TokenBucket};
+use kaido_table::{Cells, RegionError, Ticks, TokenBucket};
 use serde::{Deserialize, Serialize};
 
-use super::cells::{self, Cells};
-use super::packets::{PacketCounters, PacketsLeft};
+use super::packets::{PacketCell, PacketCounters, PacketsLeft};
 use crate::ue::Direction;
 use crate::usage::UnfitMemory;
 use kaido_n4::{BitRate, PacketRate};
@@ -28,35 +27,17 @@ pub const WINDOW_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PolicerSlot(pub u32);
 
-/// One cache line: a bucket for each direction.
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct Cell {
-    uplink: TokenBucket,
-    downlink: TokenBucket,
-}
+/// One cache line: a bucket for each direction, uplink and downlink.
+type Cell = [TokenBucket; 2];
 
 const _: () = assert!(size_of::<Cell>() == 64);
-
-// SAFETY: token buckets are made of atomic numbers.
-unsafe impl cells::Cell for Cell {}
-
-impl Cell {
-    #[inline]
-    fn bucket(&self, direction: Direction) -> &TokenBucket {
-        match direction {
-            Direction::Uplink => &self.uplink,
-            Direction::Downlink => &self.downlink,
-        }
-    }
-}
 
 /// All token buckets of the node, and the clock that they go by.
 #[derive(Debug)]
 pub struct Policers {
     cells: Cells<Cell>,
     /// Packets counted for the same QERs.
-    packets: Cells<PacketCounters>,
+    packets: Cells<PacketCell>,
     began: Instant,
 }
 
@@ -66,7 +47,7 @@ impl Policers {
     /// # Errors
     /// [`RegionError`] when there is not so much.
     pub fn new(len: u32) -> Result<Self, RegionError> {
-        Ok(Self { cells: Cells::new(len)?, packets: Cells::new(len)?, began: Instant::now() })
+        Ok(Self { cells: Cells::sparse(len)?, packets: Cells::sparse(len)?, began: Instant::now() })
     }
 
     /// Policers in memory that others take from too: eight words each, those of a [`TokenBucket`] for the uplink and for the downlink.
@@ -75,8 +56,8 @@ impl Policers {
     /// # Errors
     /// [`UnfitMemory`] when it does not begin and end with a policer, or so many packet rates have no memory.
     pub fn over(words: &'static [AtomicU64]) -> Result<Self, UnfitMemory> {
-        let cells = Cells::over(words)?;
-        let packets = Cells::new(cells.len()).map_err(|_| UnfitMemory)?;
+        let cells = Cells::over(words).ok_or(UnfitMemory)?;
+        let packets = Cells::sparse(cells.len()).map_err(|_| UnfitMemory)?;
         Ok(Self { cells, packets, began: Instant::now() })
     }
 
@@ -98,21 +79,30 @@ impl Policers {
     }
 
     #[inline]
-    fn cell(&self, slot: PolicerSlot) -> &Cell {
-        self.cells.get(slot.0)
+    fn bucket(&self, slot: PolicerSlot, direction: Direction) -> &TokenBucket {
+        let [uplink, downlink] = self.cells.get(slot.0);
+        match direction {
+            Direction::Uplink => uplink,
+            Direction::Downlink => downlink,
+        }
+    }
+
+    #[inline]
+    fn packets(&self, slot: PolicerSlot) -> PacketCounters<'_> {
+        PacketCounters::new(self.packets.get(slot.0))
     }
 
     /// Brings a QER's buckets into the cache, ahead of [`Policers::admits`].
     #[inline]
     pub fn prefetch(&self, slot: PolicerSlot) {
-        kaido_table::prefetch(self.cells.unread(slot.0));
+        self.cells.prefetch(slot.0);
     }
 
     /// Sets both rates, zero for no limit, and the window that they are averaged over. What was taken stays taken.
     pub fn set(&self, slot: PolicerSlot, rate: BitRate, window: Duration) {
-        let cell = self.cell(slot);
+        let [uplink, downlink] = self.cells.get(slot.0);
         let window = window.clamp(WINDOW_MIN, WINDOW_MAX);
-        for (bucket, kbps) in [(&cell.uplink, rate.uplink_kbps), (&cell.downlink, rate.downlink_kbps)] {
+        for (bucket, kbps) in [(uplink, rate.uplink_kbps), (downlink, rate.downlink_kbps)] {
             if !bucket.is_limited() {
                 bucket.begin(self.ticks(Instant::now()));
             }
@@ -123,13 +113,13 @@ impl Policers {
     /// Whether a packet may pass; takes nothing.
     #[inline]
     pub fn admits(&self, slot: PolicerSlot, direction: Direction, now: Ticks) -> bool {
-        self.cell(slot).bucket(direction).admits(now)
+        self.bucket(slot, direction).admits(now)
     }
 
     /// Takes what a packet costs that passes. `shared` says that others may do so at this moment.
     #[inline]
     pub fn take(&self, slot: PolicerSlot, direction: Direction, now: Ticks, bytes: u64, shared: bool) {
-        self.cell(slot).bucket(direction).take(now, bytes, shared);
+        self.bucket(slot, direction).take(now, bytes, shared);
     }
 
     /// A moment on the clock that packets are counted by, in milliseconds.
@@ -141,32 +131,30 @@ impl Policers {
 
     /// Limits the packets of a QER. What was counted stays counted.
     pub fn set_packets(&self, slot: PolicerSlot, rate: PacketRate) {
-        self.packets.get(slot.0).set(rate);
+        self.packets(slot).set(rate);
     }
 
     /// Whether one more packet may pass at `now`, in milliseconds; counts nothing.
     #[inline]
     pub fn admits_packet(&self, slot: PolicerSlot, direction: Direction, now: u64) -> bool {
-        self.packets.get(slot.0).admits(direction, now)
+        self.packets(slot).admits(direction, now)
     }
 
     /// Counts a packet that passes.
     #[inline]
     pub fn take_packet(&self, slot: PolicerSlot, direction: Direction, now: u64) {
-        self.packets.get(slot.0).take(direction, now);
+        self.packets(slot).take(direction, now);
     }
 
     /// How many packets may still pass, where they are limited.
     pub fn packets_left(&self, slot: PolicerSlot, direction: Direction, now: u64) -> Option<PacketsLeft> {
-        self.packets.get(slot.0).left(direction, now)
+        self.packets(slot).left(direction, now)
     }
 
     /// Clears the buckets for their next owner. No worker may still hold a record that names them.
     pub fn clear(&self, slot: PolicerSlot) {
-        let cell = self.cell(slot);
-        cell.uplink.clear();
-        cell.downlink.clear();
-        self.packets.get(slot.0).set(PacketRate::default());
+        self.cells.get(slot.0).iter().for_each(TokenBucket::clear);
+        self.packets(slot).set(PacketRate::default());
     }
 }
 

@@ -6,12 +6,8 @@
 //! A line says yes, no, or that it does not know: then, and for what a line has no record of, the rules themselves are looked at.
 //! A rule with several SDF filters has a line for each. Lines lie among the records and counters of their session, in large pages.
 
-use std::mem::MaybeUninit;
-use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use arrayvec::ArrayVec;
-use kaido_table::{LineCursor, LineSlab, waits};
+use kaido_table::LineValues;
 
 use super::Record;
 use super::fast_path::Flags;
@@ -224,7 +220,7 @@ impl LineMatch {
 /// One line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Line {
+pub(crate) struct Line {
     asks: LineMatch,
     record: Record,
 }
@@ -272,95 +268,16 @@ pub(super) fn of_rules(
 }
 
 /// Memory for lines.
-#[derive(Debug)]
-pub(crate) struct LineMemory {
-    lines: LineSlab,
-    cursor: Mutex<LineCursor>,
-}
+pub(crate) type LineMemory = LineValues<Line>;
 
-impl LineMemory {
-    /// Among other lines.
-    pub(crate) fn among(lines: LineSlab) -> Self {
-        Self { lines, cursor: Mutex::new(LineSlab::cursor(0)) }
-    }
-
-    /// Brings a line into the cache.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, number: u32) {
-        // SAFETY: inside the reserved range; a hint reads nothing.
-        let line = unsafe { self.at(number).cast::<MaybeUninit<Line>>().as_ref() };
-        kaido_table::prefetch(line);
-    }
-
-    #[inline(always)]
-    fn at(&self, number: u32) -> NonNull<Line> {
-        debug_assert!(number < self.lines.len());
-        // SAFETY: all numbers that are given out are inside the reserved range.
-        unsafe { self.lines.base().cast::<Line>().add(number as usize) }
-    }
-}
-
-/// The lines of one record.
-#[derive(Debug)]
-pub(super) struct OwnLines {
-    memory: Arc<LineMemory>,
-    numbers: ArrayVec<u32, LINES_MAX>,
-}
-
-impl OwnLines {
-    /// Puts lines near another; `None` when there is no memory for them.
-    pub(super) fn put(
-        memory: &Arc<LineMemory>,
-        lines: ArrayVec<Line, LINES_MAX>,
-        near: Option<u32>,
-    ) -> Option<Self> {
-        let mut own = Self { memory: Arc::clone(memory), numbers: ArrayVec::new() };
-        for line in lines {
-            let mut cursor = memory.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = memory.lines.take_near(near, &mut cursor)?;
-            // SAFETY: the line was taken just now, so it has memory, and nobody looks at it. What is in it is no value any more:
-            // a record is dropped before its line is given back, and the others need no drop.
-            unsafe { memory.at(number).write(line) };
-            own.numbers.push(number);
-        }
-        Some(own)
-    }
-
-    /// Whether they lie in that memory.
-    pub(super) fn are_of(&self, memory: &LineMemory) -> bool {
-        std::ptr::eq(&raw const *self.memory, memory)
-    }
-
-    /// Their numbers.
-    pub(super) fn numbers(&self) -> &[u32] {
-        &self.numbers
-    }
-}
-
-impl Drop for OwnLines {
-    fn drop(&mut self) {
-        for &number in &self.numbers {
-            // SAFETY: taken in `put`. The only numbers of it are here and in records that share this value, and who reads one of
-            // those holds it. A line's record points to nothing that it would have to drop.
-            unsafe { self.memory.lines.give(number) };
-        }
-    }
-}
+/// The lines of one record. Their own records point to nothing.
+pub(super) type OwnLines = kaido_table::OwnLines<Line, LINES_MAX>;
 
 /// The record of the rule that a packet matches; `None` where the rules themselves must be looked at.
-///
-/// # Safety
-/// The numbers are of lines of that memory, which nobody gives back while the result is in use.
 #[inline(always)]
-pub(super) unsafe fn choose<'l>(
-    memory: &LineMemory,
-    numbers: &[u32],
-    flow: &PacketFlow,
-) -> Option<&'l Record> {
-    for &number in numbers {
-        // SAFETY: by the caller's promise the line was put, and is not written before it is given back.
-        let line: &'l Line = unsafe { memory.at(number).as_ref() };
-        waits::read(line);
+pub(super) fn choose<'r>(memory: &LineMemory, own: &'r Record, flow: &PacketFlow) -> Option<&'r Record> {
+    for &number in own.line_numbers() {
+        let line = memory.get(number, own);
         match line.asks.answer(flow) {
             Answer::Yes => return (!line.asks.has(LineMatch::CAREFUL)).then_some(&line.record),
             Answer::No => {}

@@ -21,7 +21,6 @@ use self::fast_path::Flags;
 pub(crate) use self::fast_path::{CommonPath, FastPath, SimpleForward};
 use self::fold::CELLS_MAX;
 pub use self::form::{RecordForm, SlowPathCause};
-use self::lines::OwnLines;
 pub use self::lines::{FlowMatch, LINES_MAX};
 pub(crate) use self::lines::{FlowPorts, LineMemory, PacketFlow, asks_of};
 use self::rule::Rule;
@@ -141,7 +140,7 @@ impl Record {
         let direction = self.direction();
         let Some(wide) = self.wide.as_mut().filter(|wide| wide.may_have_lines) else { return self };
         let lines = lines::of_rules(self.session, direction, wide.others());
-        let Some(lines) = OwnLines::put(memory, lines, near) else { return self };
+        let Some(lines) = memory.put(lines, near) else { return self };
         self.cells.iter_mut().zip(lines.numbers()).for_each(|(cell, &number)| *cell = number);
         self.buffer_suggested = u8::try_from(lines.numbers().len()).unwrap_or(0);
         self.flags = self.flags.with(Flags::QFI_MATCH, !lines.numbers().is_empty());
@@ -168,8 +167,7 @@ impl Record {
     #[inline]
     pub(crate) fn of_flow(&self, memory: &LineMemory, flow: &PacketFlow) -> Option<&Self> {
         debug_assert!(self.are_lines_of(memory), "lines of another node");
-        // SAFETY: its lines were put into the node's one memory of lines, and are given back after it was dropped.
-        unsafe { lines::choose(memory, self.line_numbers(), flow) }
+        lines::choose(memory, self, flow)
     }
 
     fn are_lines_of(&self, memory: &LineMemory) -> bool {

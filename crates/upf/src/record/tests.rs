@@ -4,6 +4,7 @@ use super::fold::POLICERS_MAX;
 use super::*;
 use crate::action::{BufferBounds, CountScope, Destination, N6Exit, UsageSlots};
 use crate::extended::ExtendedActions;
+use crate::line_numbers;
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rule::Detection;
 use crate::usage::UsageSlot;
@@ -36,7 +37,7 @@ fn filtered(pdr: u16, filter: &str) -> FilteredRule {
 }
 
 fn uplink(rules: Vec<FilteredRule>) -> Record {
-    let memory = Arc::new(LineMemory::among(LineSlab::new(64).unwrap()));
+    let memory = Arc::new(line_numbers::rules(LineSlab::new(64).unwrap()));
     Record::new(SessionIndex(1), Direction::Uplink, SessionFacts::default(), rules).into_lines(&memory, None)
 }
 
@@ -128,7 +129,7 @@ fn rates_and_a_guarantee_fold_and_unfold() {
 
 #[test]
 fn lines_are_given_back_with_the_last_record_that_has_them() {
-    let memory = Arc::new(LineMemory::among(LineSlab::new(64).unwrap()));
+    let memory = Arc::new(line_numbers::rules(LineSlab::new(64).unwrap()));
     let other = |pdr| filtered(pdr, "permit out 17 from 10.0.0.0/8 53 to assigned");
     let lined = || {
         let rules = vec![other(3), other(4), rule(1)];

@@ -3,21 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use kaido_table::{Region, RegionError};
+use kaido_table::{Cells, RegionError};
 
 use super::UNLIMITED;
 
 /// Uplink, downlink and in total; stored complemented, so that zero is none.
 type Entry = [AtomicU64; 4];
-
-/// Memory of the entries, which is touched where there are some.
-#[derive(Debug)]
-struct Entries(Region);
-
-// SAFETY: it is memory of atomics alone, and lives as long as the region that owns it.
-unsafe impl Send for Entries {}
-// SAFETY: as above.
-unsafe impl Sync for Entries {}
 
 /// Numbers from 1 on that nobody has.
 #[derive(Debug, Default)]
@@ -30,7 +21,8 @@ struct Numbers {
 #[derive(Debug)]
 pub(super) struct Quotas {
     len: u32,
-    entries: OnceLock<Entries>,
+    /// A cell for the quotas of each number, from 1 on.
+    entries: OnceLock<Cells<Entry>>,
     numbers: Mutex<Numbers>,
 }
 
@@ -46,19 +38,15 @@ impl Quotas {
     /// [`RegionError`] when there is not so much address space.
     pub(super) fn make_room(&self) -> Result<(), RegionError> {
         if self.entries.get().is_none() {
-            let region = Region::sparse(self.len as usize * size_of::<Entry>())?;
             // Who came first has made the same room.
-            let _ = self.entries.set(Entries(region));
+            let _ = self.entries.set(Cells::sparse(self.len)?);
         }
         Ok(())
     }
 
     fn entry(&self, number: u32) -> Option<&Entry> {
         let at = number.checked_sub(1).filter(|&at| at < self.len)?;
-        let entries = self.entries.get()?;
-        // SAFETY: there is room for an entry of every number, zeroed and aligned to a page; it lives as long as this value; only
-        // atomics are made of it.
-        Some(unsafe { entries.0.base().cast::<Entry>().add(at as usize).as_ref() })
+        Some(self.entries.get()?.get(at))
     }
 
     /// The quota of a kind, complemented; 0 for none.

@@ -62,7 +62,7 @@ impl FreeSlots {
         let numbers: Vec<u32> = slots.iter().map(|slot| slot.0).collect();
         let (used, last) =
             (u32::try_from(slots.len()).unwrap_or(u32::MAX), slots.last().map_or(0, |slot| slot.0));
-        if used > self.bound || (used > 0 && last >= counters.numbers) {
+        if used > self.bound || (used > 0 && last >= counters.cells.len()) {
             return Err(io::Error::other("the node had more usage counters than it may have now"));
         }
         match &self.lines {
