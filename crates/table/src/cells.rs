@@ -1,7 +1,7 @@
 //! Cells by number that threads share, in huge pages, in memory that was given for good, or among the lines of a table.
 //!
-//! A cell is made of atomic numbers alone. So zeroed memory has cells, any thread may look at any of them at any time, and who has a
-//! wrong number of one counts in a wrong cell or is stopped, and does no more harm than that.
+//! A cell is made of atomic numbers alone. So zeroed memory has cells, and any thread may look at any of them at any time. Who has
+//! a wrong number of one counts in a wrong cell or is stopped, and does no more harm than that.
 
 use std::fs::File;
 use std::ptr::NonNull;

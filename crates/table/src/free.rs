@@ -1,6 +1,6 @@
 //! Which cells of some memory are free: a bit each, sixty-four to a word.
 //!
-//! Sixty-four cells of one cache line each are a page of 4 KiB, so that who takes one cell near another has both in one page: a
+//! Sixty-four cells of one cache line each are a page of 4 KiB, so who takes one cell near another has both in one page. A
 //! processor then translates one address for the two.
 
 use crate::array::Array;

@@ -61,8 +61,8 @@ impl HashIndex {
         Matches { index: self, bucket, scan: bucket.scan(tag_of(hash)), home, passed: 0, tag: tag_of(hash) }
     }
 
-    /// Those of the numbers that may be of a hash that lie in the line where it begins to be looked for: for who asks ahead for what
-    /// they lead to, and must not wait for more lines than that one.
+    /// Those of the numbers that may be of a hash, of the line where it begins to be looked for. They are for who asks ahead for
+    /// what they lead to, and must not wait for more lines than that one.
     #[inline(always)]
     pub fn at_home(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         let home = self.bucket(self.home(hash));

@@ -9,7 +9,7 @@
 //!
 //! Extendible hashing: the directory is as long as the table can ever need, and several entries name
 //! the same segment until it is split. A split makes two new segments beside the old one and then
-//! stores them in the directory; whoever is still looking in the old segment finds there what was
+//! stores them in the directory. Whoever is still looking in the old segment finds there what was
 //! there when the look-up began.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use crate::region::RegionError;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
 const MODEL: bool = cfg!(any(loom, shuttle));
-/// Buckets of a segment at most, in tables of few segments and in large ones: a directory stays in the
+/// Buckets of a segment at most, in tables of few segments and in large ones. A directory stays in the
 /// first-level cache, and yet a small table grows in steps too.
 const BUCKETS_SMALL: usize = if MODEL { 2 } else { 512 };
 const BUCKETS_LARGE: usize = if MODEL { 4 } else { 2048 };
@@ -33,8 +33,8 @@ const DEPTH_MAX: u32 = 16;
 const STRIPE_BITS_MAX: u32 = 6;
 /// A table that holds all its keys has this load, in percent, less what rounding takes.
 const LOAD_AT_KEYS_MAX: u64 = 86;
-/// A segment is split beyond this load, in percent, as long as it can be: then one key in thirty lies away from its home, at 90 one in
-/// ten, for each of which a lookup waits for a line more that nobody asked for.
+/// A segment is split beyond this load, in percent, as long as it can be. Then one key in thirty lies away from its home, at 90 one
+/// in ten. A lookup of such a key waits for a line more that nobody asked for.
 const LOAD_AT_SPLIT: usize = 70;
 /// Buckets that a key may lie away from home. Linear probing with ten slots a bucket fills so many in
 /// a row with less than 10^-9 chance at the load of a split.

@@ -22,12 +22,12 @@ unsafe impl Zeroable for Line {
 }
 
 /// Lines of 64 bytes, by number, for the records of a [`Table`](crate::Table) and for what is read and written with them. Each is
-/// taken before it is used; sixty-four in a row are a page of 4 KiB. Memory comes as it is needed, and addresses stay. The records of
-/// the table are taken and given back by itself. Who takes lines for things that are found without the table keeps them, so that an
-/// address that led to one of his things always leads to one; what records alone name, may be given back with the record.
+/// taken before it is used; sixty-four in a row are a page of 4 KiB. Memory comes as it is needed, and addresses stay. The records
+/// of the table are taken and given back by itself. Who takes lines for things that are found without the table keeps them, so that
+/// an address that led to one of his things always leads to one. What records alone name may be given back with the record.
 ///
-/// Where a record, its rules and its counters lie in one page, a packet has one address less to be translated: at tens of millions of
-/// sessions a quarter of what its lookup takes.
+/// Where a record, its rules and its counters lie in one page, a packet has one address less to be translated. At tens of millions
+/// of sessions that is a quarter of what its lookup takes.
 #[derive(Clone, Debug)]
 pub struct LineSlab {
     pub(crate) memory: Arc<Array<Line>>,

@@ -10,9 +10,9 @@
 //!                 └─ taken ───────┘─ left ────────┘         a packet takes its length / rate
 //! ```
 //!
-//! A packet passes while anything is left, and the last may take more than that: so packets of every size pass at
-//! the same rate, one larger than the whole depth too, and what was overdrawn is made up for by waiting. In any time
-//! `t` no more passes than `rate * (t + depth)` and one packet for each worker that takes at the same moment.
+//! A packet passes while anything is left, and the last may take more than that. What was overdrawn is made up for
+//! by waiting. So packets of every size pass at the same rate, one larger than the whole depth too. In any time `t`
+//! no more passes than `rate * (t + depth)` and one packet for each worker that takes at the same moment.
 
 use std::time::Duration;
 
@@ -93,9 +93,9 @@ impl TokenBucket {
 
     /// Sets a rate in bits per second, 0 for no limit, and the depth as a time at that rate, at most an hour.
     ///
-    /// The bytes that are taken stay taken: neither does a change fill the bucket, nor does it make what was overdrawn
-    /// at a low rate last as long at a high one. A packet that a worker takes at this very moment may cost more or less,
-    /// as if both rates applied.
+    /// The bytes that are taken stay taken. A change does not fill the bucket, nor does it make what was overdrawn at a
+    /// low rate last as long at a high one. A packet that a worker takes at this very moment may cost more or less, as
+    /// if both rates applied.
     pub fn set(&self, bits_per_second: u64, depth: Duration) {
         let (cost, was) = (byte_cost(bits_per_second), self.byte_cost.load(Ordering::Relaxed));
         self.depth.store(Ticks::after(depth.min(Duration::from_secs(3600))).0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Longest-prefix match over addresses, read-only once built.
 //!
 //! A trie of 256-way nodes, one octet of the address a step, with shorter prefixes pushed down into the
-//! nodes below them: a lookup ends at the first entry that is no node. What a default route covers costs
+//! nodes below them. A lookup ends at the first entry that is no node. What a default route covers costs
 //! one access, a full table as many as the address has octets that matter.
 
 /// The entry of an address that no prefix covers.

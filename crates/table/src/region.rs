@@ -2,7 +2,7 @@
 //! without a name, which another process maps too.
 //!
 //! Tables and frame pools are random-access working sets far beyond the TLB's reach with 4 KiB pages,
-//! so the page size is part of their speed; [`Region::pages`] says which one was obtained.
+//! so the page size is part of their speed. [`Region::pages`] says which one was obtained.
 
 use std::fmt;
 use std::fs::File;

@@ -11,8 +11,8 @@ use crate::waits;
 /// [`Stages::probe`] it, then [`Stages::resolve`] it. Each stage asks for the memory that the next one reads, so that the
 /// misses of a batch overlap.
 ///
-/// What is asked for is best asked for in a row: where a page is not known to the TLB, a processor may finish nothing behind
-/// the request until it is, and of requests that lie close together it looks for several pages at once.
+/// What is asked for is best asked for in a row. Where a page is not known to the TLB, a processor may finish nothing behind
+/// the request until it is. Of requests that lie close together it looks for several pages at once.
 pub struct Stages<'g, K, V> {
     table: &'g Table<K, V>,
 }

@@ -1,5 +1,5 @@
 //! Packets to a UE that are dropped by its rules, counted for URRs that ask for it (Dropped DL Traffic Threshold,
-//! TS 29.244 5.2.2.2, 8.2.49): a control plane pauses charging when they become many.
+//! TS 29.244 5.2.2.2, 8.2.49). A control plane pauses charging when they become many.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

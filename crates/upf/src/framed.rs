@@ -1,5 +1,5 @@
-//! Which lengths the framed routes of the node have, so that a packet to no UE's own address is looked up once for each
-//! of them and not for all there could be.
+//! Which lengths the framed routes of the node have. So a packet to no UE's own address is looked up once for each of
+//! them and not for all there could be.
 //!
 //! Framed routes lie in the node's one table, under their network and length. Addresses of UEs are found first, with one
 //! lookup; only what is nobody's is looked up here, the longest networks first.

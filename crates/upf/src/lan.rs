@@ -1,6 +1,6 @@
 //! N6 LANs: network instances of their own behind VLANs, one or two tags deep, whose address spaces may overlap.
 //!
-//! The kernel knows nothing of them: the node has an address, gateways and neighbours of its own in each, and asks
+//! The kernel knows nothing of them. The node has an address, gateways and neighbours of its own in each, and asks
 //! for the neighbours itself (ARP, RFC 826; neighbour discovery, RFC 4861).
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 //!   t1 ──── stamped packet ────▶ t2 ┄┄┄ DL delay result ┄┄▶
 //!   t4 ◀─── t1, t2, t3, results ─── t3 ◀┄┄ UL delay result ┄┄
 //! ```
-//! The clocks of both ends need not agree: the way to the access and back takes `(t4 - t1) - (t3 - t2)`, and each way
+//! The clocks of both ends need not agree. The way to the access and back takes `(t4 - t1) - (t3 - t2)`, and each way
 //! half of that, as TS 23.501 has it where they are not synchronised. The access measures what lies behind it.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The far ends that tunnels lead to.
 //!
-//! A node has many tunnels and few peers: what tunnels to one peer share, all but the TEID, is kept once
+//! A node has many tunnels and few peers. What tunnels to one peer share, all but the TEID, is kept once
 //! and named by a number that fits into a record. Workers read without a lock; entries are added by the
 //! control plane and stay, for a network has no more peers than the numbers reach.
 

@@ -1,7 +1,7 @@
 //! Usage counters: written by workers for every packet, read by the control plane when a report is due.
 //!
 //! A counter belongs to one URR of one session and lives as long as it does, across all changes of the
-//! rules, so nothing is lost when a record is replaced. Counts only grow; a report is a difference.
+//! rules. So nothing is lost when a record is replaced. Counts only grow; a report is a difference.
 
 mod quotas;
 mod slots;
@@ -169,7 +169,7 @@ impl UsageCounters {
         Self { cells, len, quotas: Quotas::new(len), offloaded: None, lines: Some(lines) }
     }
 
-    /// Counters in memory that others count in too: eight words each, uplink bytes and packets, downlink bytes and
+    /// Counters in memory that others count in too, eight words each. They are uplink bytes and packets, downlink bytes and
     /// packets, then complements of the uplink, downlink and total byte counts at which a report is due, and one for marks.
     /// All zero at first.
     ///

@@ -18,9 +18,7 @@ const fn fold(mut sum: u64) -> u16 {
     (sum & 0xffff) as u16
 }
 
-/// One's-complement sum of a whole IP packet of `len` octets, told by its headers alone. The checksums of TCP,
-/// UDP and ICMP are the complement of everything else that they cover, so its sum is that of their
-/// pseudo-header, complemented.
+/// One's-complement sum of `octets` as big-endian 16-bit words, an odd last octet padded with zero (RFC 1071).
 ///
 /// Eight octets a step in the machine's own order: the sum is independent of byte order but for one swap at the
 /// end (RFC 1071 section 2 (B)).
@@ -89,7 +87,7 @@ pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, length: u32
     combine(&[sum(&src.octets()), sum(&dst.octets()), fold(u64::from(length) + u64::from(protocol.0))])
 }
 
-/// One's-complement sum of a whole IP packet of `len` octets, told by its headers alone: TCP's, UDP's and ICMP's checksums are
+/// One's-complement sum of a whole IP packet of `len` octets, told by its headers alone. The checksums of TCP, UDP and ICMP are
 /// the complement of everything else that they cover, so its sum is that of their pseudo-header, complemented. `packet` has
 /// at least the headers. `None` where that does not hold: of fragments, other protocols, UDP without a checksum or with
 /// octets behind it, and IPv6 extension headers.

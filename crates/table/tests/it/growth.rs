@@ -308,8 +308,8 @@ fn writers_together_stop_at_the_bound() {
     assert_eq!(found, inserted);
 }
 
-/// Keys that all go to one neighbourhood under one seed: there they fill it, and the table refuses the
-/// next and stays as it was; under a seed that the chooser of the keys does not know they are like any.
+/// Keys that all go to one neighbourhood under one seed. There they fill it, and the table refuses the
+/// next and stays as it was. Under a seed that the chooser of the keys does not know they are like any.
 #[test]
 #[cfg(not(miri))] // Millions of hashes.
 fn chosen_keys_harm_only_who_knows_the_seed() {

@@ -1,6 +1,6 @@
 //! The server name in QUIC (RFC 9000, RFC 9001, RFC 9369).
 //!
-//! A client's first packets are encrypted, but with keys that anyone derives from the connection ID in them: they hide
+//! A client's first packets are encrypted, but with keys that anyone derives from the connection ID in them. They hide
 //! nothing from who is on the way, and are authentic to nobody.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! What a packet says of the server it is for: the server name of a TLS ClientHello (RFC 8446 4.1.2, RFC 6066 3), the
-//! request line and Host of HTTP/1 (RFC 9112 3), the addresses of a DNS answer (RFC 1035 4.1).
+//! What a packet says of the server it is for. It is the server name of a TLS ClientHello (RFC 8446 4.1.2, RFC 6066
+//! 3), the request line and Host of HTTP/1 (RFC 9112 3), or the addresses of a DNS answer (RFC 1035 4.1).
 //!
 //! Only what lies in one packet is heard: a ClientHello that spans segments is heard if its server name lies in the first.
 //! See [`super::quic`] for that of QUIC. All of it is octets from anyone: every step is bounded.

@@ -8,9 +8,9 @@
 //!   protocol, QFI  ─▶ interval ─▶ 1 1 1 1 0 …  ┘
 //! ```
 //! Every condition of a filter is a set of intervals of one field. The ends of all filters' intervals cut the field into
-//! pieces, within each of which the same filters match: a row of bits a piece, one bit a filter, in the order of precedence.
-//! A packet is looked up in each field by bisection, its rows are combined, and the lowest bit set is the rule (the
-//! bit-vector scheme of T. V. Lakshman and D. Stiliadis, 1998). A field that no filter asks for, or that has too many
+//! pieces, within each of which the same filters match. A piece has a row of bits, one bit a filter, in the order of
+//! precedence. A packet is looked up in each field by bisection, its rows are combined, and the lowest bit set is the rule
+//! (the bit-vector scheme of T. V. Lakshman and D. Stiliadis, 1998). A field that no filter asks for, or that has too many
 //! pieces, is left out; so what is found are candidates, which the caller asks for every condition.
 //!
 //! Built by the control plane, once a record; never changed.

@@ -42,8 +42,8 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    /// Nothing yet, for a request about a session with these rules: their CHOOSE IDs stand for what was allocated for them, and the UE
-    /// keeps the addresses that it was given (the SMF of SD-Core repeats the choice in every update).
+    /// Nothing yet, for a request about a session with these rules. Their CHOOSE IDs stand for what was allocated for them. The UE
+    /// keeps the addresses that it was given, as the SMF of SD-Core repeats the choice in every update.
     pub(super) fn in_session(settings: &NodeSettings, state: &SessionState) -> Self {
         let rules = &state.rules;
         let of_pdrs = rules.pdrs.values().filter_map(|pdr| pdr.pdi.local_fteid);

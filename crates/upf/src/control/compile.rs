@@ -181,8 +181,8 @@ fn filtered_rule(
     })
 }
 
-/// The SDF filters of a rule; none where one of them matches every packet: `permit out ip from any to assigned`, as the SMF
-/// of free5GC says of a default QoS flow with charging.
+/// The SDF filters of a rule. There are none where one of them matches every packet: `permit out ip from any to assigned`,
+/// as the SMF of free5GC says of a default QoS flow with charging.
 fn filters(rules: &RuleSet, pdr: &Pdr) -> Box<[SdfFilter]> {
     let given = rules.sdf_filters(&pdr.pdi);
     if given.iter().any(SdfFilter::matches_all) { Box::default() } else { given.into() }

@@ -6,7 +6,7 @@
 //!   URR 3 ─┘        + ──▶ counter of what QoS enforcement drops, for URR 3 (MBQE)
 //! ```
 //! The SMF of free5GC names three URRs in every PDR of a session, one of which counts before QoS enforcement: a packet that
-//! passes moves one counter. A counter keeps its URRs; where others join or leave, all get a new one, as workers may count in the
+//! passes moves one counter. A counter keeps its URRs. Where others join or leave, all get a new one, as workers may count in the
 //! old one until they have let go of the rules of before.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! What a change still owes when its rules are in the table: final reports, End Markers, counters to give back.
 //!
-//! All of these need that no worker forwards or counts by the rules of before, so they wait until every worker has
+//! All of these need that no worker forwards or counts by the rules of before. So they wait until every worker has
 //! come to the end of the batch it was in. That takes a microsecond, or as long as the scheduler keeps a worker from
 //! running; requests that come meanwhile are carried out, and all that waits ends together.
 

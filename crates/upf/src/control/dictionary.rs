@@ -1,5 +1,5 @@
-//! Strings of octets of which most are zero or as in another string, as packed sessions are: what a rule does not have takes an
-//! octet that says so, and sessions that one SMF makes differ in addresses, TEIDs and times.
+//! Strings of octets of which most are zero or as in another string. Packed sessions are such: what a rule does not have takes
+//! an octet that says so, and sessions that one SMF makes differ in addresses, TEIDs and times.
 //!
 //! ```text
 //!  octets ─▶ first eight ─────────────────▶ [which are not zero, a bit each] [those]

@@ -65,8 +65,8 @@ impl SessionFlows {
         self.known.get(index.0 as usize).copied().flatten().filter(|known| known.seid == seid)
     }
 
-    /// What a session has carried since the last record, which this one is from here on; `None` of a session that nothing was known
-    /// of, since it is of before a restart.
+    /// What a session has carried since the last record; the next is counted from here on. `None` of a session that nothing was
+    /// known of, since it is of before a restart.
     fn advance(
         &mut self,
         index: SessionIndex,

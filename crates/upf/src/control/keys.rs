@@ -17,7 +17,7 @@ use kaido_n4::{ChooseOr, FTeid, Interface, OuterHeaderRemoval, Pdr, Rejection};
 /// The keys of a session, by rule.
 ///
 /// A packet's session is found first, and then the first rule of the session that matches it (TS 29.244 5.2.1). So a rule
-/// without F-TEID and UE address is about all packets that come from its source interface: it stands under every key that
+/// without F-TEID and UE address is about all packets that come from its source interface. It stands under every key that
 /// the session's other rules of that interface have. Open5GS makes the downlink PDRs of dedicated QoS flows so.
 #[derive(Debug)]
 pub(super) struct SessionKeys {
@@ -80,7 +80,7 @@ impl SessionKeys {
     }
 }
 
-/// Whether a rule is about packets that other rules' keys are found by: uplink packets come out of a tunnel, also where a rule
+/// Whether a rule is about packets that other rules' keys are found by. Uplink packets come out of a tunnel, also where a rule
 /// gives only the UE address that they come from.
 fn is_found_by_others(pdr: &Pdr, of_frames: Option<SessionIndex>) -> bool {
     of_frames.is_none() && pdr.pdi.local_fteid.is_none() && pdr.pdi.source_interface == Interface::Access
@@ -111,8 +111,8 @@ fn own_keys(
     Ok(())
 }
 
-/// Adds the keys of a tunnel: one for each family of its F-TEID that Outer Header Removal names; for all where it names another
-/// family than the F-TEID has, as control planes do that always send 0.
+/// Adds the keys of a tunnel: one for each family of its F-TEID that Outer Header Removal names. Where that names another
+/// family than the F-TEID has, as control planes do that always send 0, one for all.
 fn tunnel_keys(
     settings: &NodeSettings,
     pdr: &Pdr,

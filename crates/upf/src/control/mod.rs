@@ -355,8 +355,8 @@ fn leaves_a_choice(request: &Modification) -> bool {
         && request.update_traffic_endpoints.is_empty())
 }
 
-/// What a request means that creates URRs which the session has: of one that is the same nothing, as its counts go on; one that
-/// is different takes the other's place, which ends with a report.
+/// What a request means that creates URRs which the session has. One that is the same means nothing, as its counts go on. One
+/// that is different takes the other's place, which ends with a report.
 fn replace_urrs(rules: &RuleSet, request: &mut Modification) {
     if request.create_urrs.is_empty() {
         return;

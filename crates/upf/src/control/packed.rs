@@ -1,8 +1,8 @@
 //! Packed sessions, as they are kept between requests.
 //!
-//! A session is touched when the control plane or a report concerns it, and lies idle for hours otherwise.
-//! So it is kept as a short string of bytes, [without what others have too](super::dictionary), and unpacked when it is its turn: a
-//! microsecond then, and a twentieth of the memory always, which is what millions of sessions are made of.
+//! A session is touched when the control plane or a report concerns it, and lies idle for hours otherwise. So it is kept as a short
+//! string of bytes, [without what others have too](super::dictionary), and unpacked when it is its turn. That takes a microsecond
+//! then, and a twentieth of the memory always, which is what millions of sessions are made of.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;

@@ -1,5 +1,5 @@
-//! Which sessions send to a remote F-TEID: asked when a peer says that it does not know a TEID
-//! (TS 29.281 7.3.1), and at no other time, so it may cost a look at the session, but little memory.
+//! Which sessions send to a remote F-TEID. It is asked only when a peer says that it does not know a
+//! TEID (TS 29.281 7.3.1), so it may cost a look at the session, but little memory.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Sessions that are found by looking at all of them, a part at a time, so that nothing else waits for the whole.
 //!
-//! A session is told from others by the first of what is packed of it; only those of the page that is wanted are unpacked, and those that may
-//! name a network instance.
+//! A session is told from others by the first of what is packed of it. Only those of the page that is wanted are unpacked, and
+//! those that may name a network instance.
 
 use std::net::IpAddr;
 use std::time::Instant;

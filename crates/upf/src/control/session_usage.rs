@@ -111,8 +111,8 @@ fn is_same(one: &UsageScope, other: &UsageScope) -> bool {
 /// A URR with the PDRs that name it.
 type CountingUrr<'r> = (&'r Urr, BTreeSet<PdrId>);
 
-/// Of URRs with the PDRs that name them, some that count each packet once: those of the most PDRs first, and those that count what
-/// passes before those that count what QoS enforcement drops, too.
+/// Of URRs with the PDRs that name them, some that count each packet once. Those of the most PDRs come first, and those that count
+/// what passes before those that count what QoS enforcement drops, too.
 fn count_once(mut all: Vec<CountingUrr<'_>>) -> Vec<UrrId> {
     all.sort_by_key(|(urr, pdrs)| {
         let is_special = urr.quota_far.is_some() || urr.information.before_qos;

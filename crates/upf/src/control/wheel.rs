@@ -7,9 +7,9 @@
 //! its slot begins: a few times in its life. Setting and striking out are a few list operations; where nothing is
 //! due, a look costs eight words, however many deadlines there are.
 //!
-//! [`kaido_table::Wheel`] is another: it goes round once in a set number of ticks, hands out early what is due later, and has all
+//! [`kaido_table::Wheel`] is another. It goes round once in a set number of ticks, hands out early what is due later, and has all
 //! items from the start, in 8 octets each. Sessions are due in anything from milliseconds to years. On that wheel each of them
-//! would come up again and again to be armed anew; here its deadline is kept, may be asked for, and is never early, and the work
+//! would come up again and again to be armed anew. Here its deadline is kept, may be asked for, and is never early, and the work
 //! of a call is bounded.
 
 /// Six bits of a deadline each.

@@ -5,9 +5,9 @@
 //!                                     └ new, or moved ─▶ State, under a lock ─▶ WorkerEvent::Stations
 //!   control: take_changes · look (ageing) · configure · forget
 //! ```
-//! Between sessions an address follows the last frame that was sent from it. The N6 side is believed before a session:
-//! while an address is in use there no session gets it, and it takes one over when the session has not just used it.
-//! A session has so many addresses and no more; none of them pushes out another session's.
+//! Between sessions an address follows the last frame that was sent from it. The N6 side is believed before a session.
+//! While an address is in use there no session gets it, and it takes one over when the session has not just used it. A
+//! session has so many addresses and no more; none of them pushes out another session's.
 
 mod changes;
 mod placed;

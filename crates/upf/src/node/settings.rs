@@ -231,7 +231,7 @@ impl NodeSettings {
     }
 
     /// Local GTP-U addresses in the order in which a tunnel would take them that is for packets from or to `interface`, in a
-    /// network instance, with a far end: those in the far end's subnet first, then those of the role, then those of the
+    /// network instance, with a far end. Those in the far end's subnet come first, then those of the role, then those of the
     /// instance.
     pub fn endpoints_for(
         &self,

@@ -1,8 +1,8 @@
 //! Which applications the flows of a worker's sessions belong to.
 //!
 //! A flow's verdict comes from what its first packets say of the server, or from what DNS said of the server's address to
-//! the same session before. It is kept by a hash of the flow that nobody outside can foresee, in sets of four, of which
-//! the one not seen for longest gives way: memory is bounded, and a flow that was pushed out is undetermined again.
+//! the same session before. It is kept by a hash of the flow that nobody outside can foresee, in sets of four. The one
+//! not seen for longest gives way. So memory is bounded, and a flow that was pushed out is undetermined again.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -14,11 +14,11 @@ use crate::qos::PolicerSlot;
 use crate::record::{CommonPath, FastPath, Record};
 use crate::usage::UsageSlot;
 
-/// Packets that go through the stages together: enough for the misses of one stage to overlap, those of the TLB too, and
-/// few enough for what they bring to be still in the cache at the next.
+/// Packets that go through the stages together. They are enough for the misses of one stage to overlap, those of the TLB
+/// too, and few enough for what they bring to be still in the cache at the next.
 pub(super) const GROUP: usize = 16;
-/// So many groups before its turn a group's frames are fetched: more would drive each other out of the cache, in which frames, that all
-/// begin at the same place of a page, compete for few places.
+/// So many groups before its turn a group's frames are fetched. More would drive each other out of the cache, in which frames that
+/// all begin at the same place of a page compete for few places.
 pub(super) const FETCH_AHEAD: usize = 2;
 pub(super) const GROUPS: usize = BATCH_MAX / GROUP;
 /// Read, compare tags, compare keys, act.

@@ -1,4 +1,4 @@
-//! MSS clamping (RFC 4459 3.2 calls for it where tunnels make the way narrower): a TCP SYN that announces larger segments
+//! MSS clamping (RFC 4459 3.2 calls for it where tunnels make the way narrower). A TCP SYN that announces larger segments
 //! than the way takes has its option lowered, and its checksum with it.
 
 use kaido_wire::layout::TcpFields;

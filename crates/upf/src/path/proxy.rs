@@ -1,5 +1,5 @@
-//! ARP and neighbour discovery in the frames of Ethernet sessions: what they say is kept, and questions are answered in
-//! place of who is asked where a FAR says so (TS 23.501 5.6.10.2, TS 29.244 8.2.96).
+//! ARP and neighbour discovery in the frames of Ethernet sessions. What they say is kept. Where a FAR says so,
+//! questions are answered in place of who is asked (TS 23.501 5.6.10.2, TS 29.244 8.2.96).
 
 use std::net::IpAddr;
 

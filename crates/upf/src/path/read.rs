@@ -1,7 +1,7 @@
 //! The first stage: reads frames eligible for the fast path, and leaves all others alone.
 //!
-//! A frame is eligible for the fast path when it is untagged Ethernet or of a LAN, IPv4 without options or IPv6 without
-//! extension headers, not a fragment, and, in a tunnel, GTP-U with nothing but perhaps a PDU session
+//! A frame is eligible for the fast path when it is untagged Ethernet or of a LAN, has IPv4 without options or IPv6
+//! without extension headers, and is not a fragment. In a tunnel it is GTP-U with nothing but perhaps a PDU session
 //! container. What must be equal in all such frames to a port is compared in one step.
 
 mod head;

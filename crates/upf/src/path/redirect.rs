@@ -1,7 +1,7 @@
 //! Redirection of plain HTTP (TS 29.244 5.4.7): the user plane answers in place of the server that a UE calls.
 //!
-//! No state is kept: the sequence number of the answer to a SYN follows from the connection's addresses and ports,
-//! and whatever request follows is answered with the new place and the end of the connection. What is not a TCP
+//! No state is kept. The sequence number of the answer to a SYN follows from the connection's addresses and ports.
+//! Whatever request follows is answered with the new place and the end of the connection. What is not a TCP
 //! segment to port 80 gets no answer.
 
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! From tunnel to tunnel: what an intermediate UPF (N9) or an SGW-U hands on (TS 29.244 8.2.64 note 1).
 //!
 //! The packet inside belongs to the ends: no hop is taken off it. Extension headers of GTP-U that an
-//! intermediate node forwards go on in the order in which they came; a QER with a QFI writes a PDU session
+//! intermediate node forwards go on in the order in which they came. A QER with a QFI writes a PDU session
 //! container of its own in place of the one that came.
 
 use arrayvec::ArrayVec;

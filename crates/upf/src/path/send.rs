@@ -47,9 +47,9 @@ impl Worker {
         None
     }
 
-    /// Whether a packet from a UE would leave by a port that is not of its N6: only tunnels lead into the networks of N3 and N9,
-    /// where a UE could write what it likes into other UEs' tunnels.
-    /// By a port that is of both sides no G-PDU of its own leaves to a GTP-U peer.
+    /// Whether a packet from a UE would leave by a port that is not of its N6. Only tunnels lead into the networks of N3 and N9,
+    /// where a UE could write what it likes into other UEs' tunnels. By a port that is of both sides no G-PDU of its own leaves
+    /// to a GTP-U peer.
     fn leaves_n6(
         &self,
         rule: &MatchedRule<'_>,

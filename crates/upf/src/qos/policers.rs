@@ -11,7 +11,7 @@ use crate::ue::Direction;
 use crate::usage::UnfitMemory;
 use kaido_n4::{BitRate, PacketRate};
 
-/// Depth of a bucket without an averaging window, as a time at its rate: in any two seconds no more passes than the rate
+/// Depth of a bucket without an averaging window, as a time at its rate. In any two seconds no more passes than the rate
 /// and 15 % of it, and one packet.
 ///
 /// A TCP flow with few packets in flight detects a loss by its retransmission timeout: 200 ms at least, and the RTT

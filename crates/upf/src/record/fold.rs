@@ -27,7 +27,7 @@ pub(super) const GUARANTEED: u8 = 1 << 7;
 pub(super) const TWO_RATES: u8 = 1 << 3;
 
 impl Record {
-    /// The record of the one rule that packets of the fast path can match, if there is no more than one; and whether that is
+    /// The record of the one rule that packets of the fast path can match, if there is no more than one, and whether that is
     /// all that there is to say of the key.
     pub(super) fn fold_of(
         session: SessionIndex,

@@ -2,7 +2,7 @@
 //!
 //! A packet costs one lookup, whose result says everything: where it may come from, which rule it
 //! matches, where it goes and which counters it moves. Where a key has one rule without filters, the
-//! usual case, the rule is folded into the record, which with its key fills one cache line; otherwise the
+//! usual case, the rule is folded into the record, which with its key fills one cache line. Otherwise the
 //! record points to the rules in the order of precedence.
 
 mod exit;
@@ -78,10 +78,10 @@ pub struct Record {
     flags: Flags,
     encap: EncapTemplateId,
     /// What is simply forwarded is never kept, so this says of such a record: in bits 0 to 5, with [`Flags::QFI_MATCH`], the QoS
-    /// flow that matches; bit 6: a rate more; bit 7: the last rate is guaranteed. Of others: packets that a BAR
-    /// suggests to keep, or the number of lines.
+    /// flow that matches. Bit 6: a rate more. Bit 7: the last rate is guaranteed. Of others: packets that a BAR suggests to
+    /// keep, or the number of lines.
     buffer_suggested: u8,
-    /// Bits 0 to 2: how many counters; bit 3: one rate more than one, where [`Flags::POLICED`] says that there is any; bits 4 to
+    /// Bits 0 to 2: how many counters. Bit 3: one rate more than one, where [`Flags::POLICED`] says that there is any. Bits 4 to
     /// 7: which of the first four counters count before QoS enforcement.
     cell_bits: u8,
 }

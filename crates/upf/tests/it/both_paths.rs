@@ -1,5 +1,5 @@
-//! The fast path and the slow path give the same: a frame, its mutations and its
-//! truncations come out of both with the same bytes, the same drops and the same counts.
+//! The fast path and the slow path give the same. A frame, its mutations and its truncations come
+//! out of both with the same bytes, the same drops and the same counts.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
 
 use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
@@ -23,7 +23,7 @@ use proptest::prelude::*;
 ///
 /// 5 and 6 are of tenants, behind one tag and behind two.
 ///
-/// On the `slow` side every rule has a second one before it that does the same with few packets: such rules do not fold,
+/// On the `slow` side every rule has a second one before it that does the same with few packets. Such rules do not fold,
 /// and their packets do not take the fast path.
 fn rig(slow: bool) -> Rig {
     let mut settings = fixture::settings();

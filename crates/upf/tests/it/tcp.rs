@@ -1,10 +1,10 @@
 //! The depth of a policer's bucket that TCP needs: a model of one CUBIC flow (RFC 9438) through the policers.
 //!
 //! The model sends a window per round trip, evenly spaced. A loss that three packets follow costs three tenths of the
-//! window (fast recovery), any other a retransmission timeout of 200 ms and the RTT, doubled when it repeats (RFC 6298;
-//! 200 ms is Linux's minimum). A bucket below the timeout overflows meanwhile, so a flow with few packets in flight does
-//! not get its rate. The model has neither HyStart nor partial recovery, and gives large windows less than the kernel's
-//! TCP gets, which `python -m rig.ambr` measures.
+//! window (fast recovery). Any other costs a retransmission timeout of 200 ms and the RTT, doubled when it repeats (RFC
+//! 6298; 200 ms is Linux's minimum). A bucket below the timeout overflows meanwhile, so a flow with few packets in
+//! flight does not get its rate. The model has neither HyStart nor partial recovery, and gives large windows less than
+//! the kernel's TCP gets, which `python -m rig.ambr` measures.
 
 #![allow(
     clippy::unwrap_used,

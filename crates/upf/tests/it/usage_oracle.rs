@@ -1,6 +1,6 @@
-//! What is reported is what went through, to the octet: whatever is changed, asked, granted and taken away between
-//! packets, the reports of each rule add up to the packets that came out while it was there and a rule of detection named it,
-//! and, of one that counts before QoS enforcement, to those that a rate dropped.
+//! What is reported is what went through, to the octet, whatever is changed, asked, granted and taken away between packets.
+//! The reports of each rule add up to the packets that came out while it was there and a rule of detection named it. Those of
+//! one that counts before QoS enforcement have also what a rate dropped.
 #![allow(clippy::unwrap_used)]
 
 use crate::fixture;

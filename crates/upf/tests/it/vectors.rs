@@ -231,8 +231,8 @@ fn families(addr: IpAddr) -> (Option<std::net::Ipv4Addr>, Option<std::net::Ipv6A
     }
 }
 
-/// Runs the steps of a file twice, as no step depends on an earlier one: at first a worker does not know its next hops, and takes
-/// the slow path to them; then it does, and packets that are eligible take the fast path. Returns how many steps there were.
+/// Runs the steps of a file twice, as no step depends on an earlier one. At first a worker does not know its next hops, and takes
+/// the slow path to them. Then it does, and packets that are eligible take the fast path. Returns how many steps there were.
 fn run(vector: &Vector) -> usize {
     let mut rig = rig(vector);
     let twice = ["to next hops that are not known yet", "to known next hops"];

@@ -1,4 +1,4 @@
-//! Changes while a worker is in the middle of a batch: they hold at once, nobody waits, and what the batch still does
+//! Changes while a worker is in the middle of a batch. They hold at once and nobody waits. What the batch still does
 //! by the rules of before is in the reports.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
