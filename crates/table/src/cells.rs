@@ -144,8 +144,10 @@ mod tests {
     #[repr(align(64))]
     struct Words([AtomicU64; 32]);
 
-    fn words() -> &'static [AtomicU64] {
-        &Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 32]))).0
+    impl Words {
+        const fn zero() -> Self {
+            Self([const { AtomicU64::new(0) }; 32])
+        }
     }
 
     #[test]
@@ -184,12 +186,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "cell out of range")]
     fn nor_is_it_asked_for() {
-        Cells::<Pair>::over(words()).unwrap().prefetch(u32::MAX);
+        static WORDS: Words = Words::zero();
+        Cells::<Pair>::over(&WORDS.0).unwrap().prefetch(u32::MAX);
     }
 
     #[test]
     fn given_memory_is_used_as_it_lies() {
-        let words = words();
+        static WORDS: Words = Words::zero();
+        let words = &WORDS.0;
         let cells = Cells::<[AtomicU64; 8]>::over(&words[8..]).unwrap();
         assert_eq!(cells.len(), 3);
         words[8 + 8 + 5].store(7, Relaxed);
