@@ -291,6 +291,10 @@ def test_tables_of_a_router_are_searched(
                 f"return document.querySelector('.wide table') && {sent} !== '0'",
                 "no Interest is sent",
             )
+            # What the page lists is what there was when it was asked.
+            wait_until(
+                lambda: "/silent/one" in router.at_socket("pit", "--prefix", "/silent"), "it does not wait"
+            )
             go(shown, "#pit?q=/silent", "PIT")
             text_has(shown, "/silent/one")
         finally:
