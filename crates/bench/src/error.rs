@@ -1,5 +1,7 @@
 //! Why a run ends without figures.
 
+use crate::generator::Problem;
+
 /// A measurement failed. What only leaves a case out is no error but listed in [`crate::Report::skipped`].
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -108,4 +110,11 @@ pub enum BenchError {
     /// A thread could not be made or panicked.
     #[error("a thread of the measurement failed")]
     Thread,
+}
+
+/// What is wrong with traffic, in one line.
+impl From<Vec<Problem>> for BenchError {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
 }

@@ -172,10 +172,7 @@ pub fn measure_generator(
 /// The packets of the path's own measurement as a stream.
 fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<CompiledTraffic>, BenchError> {
     let bearers = bearers((Family::V4, Shape::Plain), sessions, ["p", "p"]);
-    let wrong = |problems: Vec<crate::generator::Problem>| {
-        BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-    };
-    let template = Preset::new(direction, Lengths::Fixed(bytes)).template(&bearers).map_err(wrong)?;
+    let template = Preset::new(direction, Lengths::Fixed(bytes)).template(&bearers)?;
     let stream = Stream {
         name: "s".to_owned(),
         port: "p".to_owned(),
@@ -187,7 +184,7 @@ fn compiled(sessions: u32, direction: Direction, bytes: u16) -> Result<Arc<Compi
     };
     let port = PortSpec { name: "p".to_owned(), driver: Driver::Memory, line_bps: None, link: LinkMode::L2 };
     let traffic = Traffic { seed: 1, key: 1, total: None, ports: vec![port], streams: vec![stream] };
-    CompiledTraffic::new(&traffic).map(Arc::new).map_err(wrong)
+    Ok(Arc::new(CompiledTraffic::new(&traffic)?))
 }
 
 /// A generator, and its frames that go round.

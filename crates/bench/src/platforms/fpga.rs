@@ -16,7 +16,7 @@ use super::report::{FpgaCore, FpgaModel, NetworkFunction};
 use super::upf::{self, Target};
 use super::{MTU, PlatformsPlan};
 use crate::BenchError;
-use crate::generator::{CompiledTraffic, Problem};
+use crate::generator::CompiledTraffic;
 use crate::network::{GNB, GNB_MAC, N3, N3_MAC, N6_MAC, QFI, ROUTER_MAC, teid, ue};
 use crate::oracle::{Oracle, Rule, Verdict};
 use crate::shape::Shape;
@@ -170,7 +170,7 @@ struct Packets {
 impl Packets {
     /// Those of some streams, in turn.
     fn of(sent: &Traffic, rules: Vec<Rule>, streams: std::ops::Range<usize>) -> Result<Self, BenchError> {
-        let compiled = CompiledTraffic::new(sent).map_err(|problems| wrong(&problems))?;
+        let compiled = CompiledTraffic::new(sent)?;
         let from = sent.streams.get(streams.start).map(|stream| &stream.port);
         let from = sent.ports.iter().position(|port| Some(&port.name) == from).unwrap_or(0);
         let frames = (0..FRAMES as u64 / streams.len() as u64)
@@ -188,7 +188,7 @@ impl Packets {
         octets: usize,
         mut run: impl FnMut(&[Vec<u8>]) -> Result<(Vec<Outcome<E>>, Timing), TwinError>,
     ) -> Result<FpgaCore, Fault> {
-        let mut oracle = Oracle::new(&self.rules, &self.ports).map_err(|problems| wrong(&problems))?;
+        let mut oracle = Oracle::new(&self.rules, &self.ports).map_err(BenchError::from)?;
         // By itself, as into a tunnel a frame waits for the longer one before it.
         let (_, alone) = run(&self.frames[..1])?;
         let (outcomes, timing) = run(&self.frames)?;
@@ -216,10 +216,6 @@ impl Packets {
             latency_clocks: alone.latencies.first().copied().unwrap_or(0),
         })
     }
-}
-
-fn wrong(problems: &[Problem]) -> BenchError {
-    BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kaido_wire::{EtherType, GreRepr, IpProtocol, Ipv4Repr, TcpFlags, TcpRepr, UdpRepr};
 
 use crate::BenchError;
-use crate::generator::{CompiledTraffic, Problem};
+use crate::generator::CompiledTraffic;
 use crate::stream::{Driver, Lengths, LinkMode, Mode, PortSpec, Rate, Source, Stream, Template, Traffic};
 
 /// Names of the bench's ports, and of the two streams.
@@ -115,10 +115,7 @@ pub(super) fn traffic(
 pub(super) fn complete(to: [u8; 6], from: [u8; 6], frame_bytes: usize) -> Result<[Vec<u8>; 2], BenchError> {
     let driver = &Driver::Memory;
     let traffic = traffic([driver, driver], frames(to, from, frame_bytes), Some(1.0), (false, 1));
-    let wrong = |problems: Vec<Problem>| {
-        BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-    };
-    let compiled = CompiledTraffic::new(&traffic).map_err(wrong)?;
+    let compiled = CompiledTraffic::new(&traffic)?;
     let packet = |stream| compiled.packet(stream, 0, 0).ok_or(BenchError::FrameLength(frame_bytes));
     Ok([packet(0)?, packet(1)?])
 }

@@ -10,7 +10,6 @@ use super::offload::OffloadNode;
 use crate::BenchError;
 use crate::family::Family;
 use crate::frames::{Direction, bearers};
-use crate::generator::Problem;
 use crate::network::ETHERNET;
 use crate::node::{UpfNode, path, settings};
 use crate::oracle::Rule;
@@ -62,7 +61,7 @@ pub(super) fn traffic(
         Direction::ALL.into_iter().zip([INTO, OUT_OF].into_iter().zip(frame_bytes(payload_bytes)))
     {
         let preset = Preset::new(direction, Lengths::Fixed(u16::try_from(bytes).unwrap_or(u16::MAX)));
-        let mut flows = flow_templates(&preset, &described, |_| ()).map_err(|problems| wrong(&problems))?;
+        let mut flows = flow_templates(&preset, &described, |_| ())?;
         if apart {
             // The flow that all sessions have: packets of several would not be as far apart.
             flows = flows.pop().into_iter().collect();
@@ -92,10 +91,6 @@ pub(super) fn traffic(
         Target::Bench(_) => vec![unchanged(INTO, OUT_OF), unchanged(OUT_OF, INTO)],
     };
     Ok((traffic, rules))
-}
-
-fn wrong(problems: &[Problem]) -> BenchError {
-    BenchError::Traffic(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }
 
 /// A node with sessions of a shape, which the engine's platforms forward by.
