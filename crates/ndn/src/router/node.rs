@@ -382,17 +382,17 @@ impl Observer {
     }
 
     /// Some faces, by the slots of their table, and the slot behind those that were looked at: see [`Faces::page`].
-    pub(crate) fn faces_from(&self, slot: usize, most: usize) -> (Vec<(usize, Arc<Face>)>, Option<usize>) {
+    pub fn faces_from(&self, slot: usize, most: usize) -> (Vec<(usize, Arc<Face>)>, Option<usize>) {
         self.faces.page(slot, most)
     }
 
     /// Prefixes that have a strategy of their own.
-    pub(crate) fn strategies_len(&self) -> usize {
+    pub fn strategies_len(&self) -> usize {
         self.strategies.len()
     }
 
     /// Prefixes that begin with `prefix` and have a strategy, with its name: up to `most`, from the one behind `behind` on.
-    pub(crate) fn strategies_from(
+    pub fn strategies_from(
         &self,
         prefix: &[u8],
         behind: Option<&[u8]>,
@@ -402,24 +402,24 @@ impl Observer {
     }
 
     /// Workers there are.
-    pub(crate) fn workers_len(&self) -> usize {
+    pub fn workers_len(&self) -> usize {
         self.mailboxes.len()
     }
 
     /// Interests that can wait with each of them.
-    pub(crate) fn pit_max(&self) -> u32 {
+    pub fn pit_max(&self) -> u32 {
         self.pit_max
     }
 
     /// Asks all workers how they are, without waiting; `None` for one that has too much to do.
-    pub(crate) fn begin_reports(&self) -> Vec<Option<Receiver<WorkerReport>>> {
+    pub fn begin_reports(&self) -> Vec<Option<Receiver<WorkerReport>>> {
         let ask = |mailbox: &Arc<ControlMailbox>| mailbox.begin_report(|| self.host.wake());
         self.mailboxes.iter().map(ask).collect()
     }
 
     /// Has a worker read entries of a table of its own whose names begin with `prefix`: up to `rows_max`, from a number on. `None`
     /// when it has too much to do, or there is no such worker.
-    pub(crate) fn read_table(
+    pub fn read_table(
         &self,
         worker: usize,
         of: (WorkerTable, u32),
