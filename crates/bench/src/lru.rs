@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
+use kaido_engine::{FramePool, OwnedPool};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -168,8 +169,8 @@ fn fill(
 
 /// The table that packets look sessions up in, by both their keys.
 fn own_table(sessions: u32, stop: &AtomicBool) -> Result<(Vec<HeldCount>, u32), BenchError> {
-    let pool = kaido_engine::FramePool::leak(64)?;
-    let mut node = UpfNode::new(sessions, pool, 0)?;
+    let own = OwnedPool(FramePool::leak(64)?);
+    let mut node = UpfNode::new(sessions, *own, 0)?;
     let mut held = Vec::new();
     for level in LEVELS {
         let written = share(sessions, level);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kaido_engine::port::{Port, RingPeer, XdpOptions, ring_port};
-use kaido_engine::{FramePool, Worker};
+use kaido_engine::{FramePool, OwnedPool, Worker};
 use kaido_n4::Volume;
 use kaido_upf::node::Node;
 use serde::Serialize;
@@ -68,10 +68,10 @@ pub struct RingsResult {
 }
 
 /// A pool for the rings of so many nodes, for frames of a length.
-pub(crate) fn pool(nodes: usize, frame_bytes: usize) -> Result<&'static FramePool, BenchError> {
+pub(crate) fn pool(nodes: usize, frame_bytes: usize) -> Result<OwnedPool, BenchError> {
     let options = XdpOptions::default();
     let filled = 2 * options.fill as usize;
-    Ok(FramePool::leak_of(size_for(frame_bytes), nodes * (filled + HELD_PACKETS + CACHED))?)
+    Ok(OwnedPool(FramePool::leak_of(size_for(frame_bytes), nodes * (filled + HELD_PACKETS + CACHED))?))
 }
 
 /// A worker of a node with two ports over rings.
@@ -279,7 +279,7 @@ mod tests {
             let mut node = UpfNode::of_shape(shape, 20, of_bare, 512).unwrap();
             node.establish(20, &stop, &|_| ()).unwrap();
             let of_rings = pool(1, 128).unwrap();
-            let mut ringed = RingWorker::new((shape, 20), node.node(), of_rings, 128, 1).unwrap();
+            let mut ringed = RingWorker::new((shape, 20), node.node(), *of_rings, 128, 1).unwrap();
             for _ in 0..2 {
                 ringed.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap();
             }
@@ -295,7 +295,7 @@ mod tests {
             ringed.forget();
             assert!(ringed.result(Direction::Uplink).is_none());
             drop(ringed);
-            assert_eq!(of_rings.free_frames(), of_rings.frames(), "every frame came back");
+            assert_eq!(of_rings.close(), Ok(()), "every frame came back");
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         // One session fewer than its packets are of.
         node.establish(19, &stop, &|_| ()).unwrap();
         let of_rings = pool(1, 128).unwrap();
-        let mut ringed = RingWorker::new((Shape::Plain, 20), node.node(), of_rings, 128, 1).unwrap();
+        let mut ringed = RingWorker::new((Shape::Plain, 20), node.node(), *of_rings, 128, 1).unwrap();
         let lost = ringed.round(&mut node.forwarder, &mut frame_sets, &stop).unwrap_err();
         assert!(matches!(lost, BenchError::Lost { sent: HELD_PACKETS, .. }), "{lost}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use kaido_engine::{Frame, FramePool, FrameSize, PoolError};
+use kaido_engine::{Frame, FramePool, FrameSize, OwnedPool, PoolError};
 
 use crate::BenchError;
 use crate::clock::{TimeTaken, timed};
@@ -74,17 +74,20 @@ pub(crate) struct FrameSet {
     pub(crate) round: Frames,
     /// The few that stay in the cache.
     pub(crate) held: Frames,
+    /// The last that is dropped.
+    _own: OwnedPool,
 }
 
 impl FrameSet {
     fn new(size: FrameSize, packets_per_round: usize, mixed_by: Option<u64>) -> Result<Self, PoolError> {
-        let pool = FramePool::leak_of(size, packets_per_round + HELD_PACKETS)?;
+        let own = OwnedPool(FramePool::leak_of(size, packets_per_round + HELD_PACKETS)?);
+        let pool = *own;
         let [mut round, mut held] = [packets_per_round, HELD_PACKETS].map(|count| Frames::new(pool, count));
         if let Some(seed) = mixed_by {
             round.mix(seed);
             held.mix(seed);
         }
-        Ok(Self { pool, round, held })
+        Ok(Self { pool, round, held, _own: own })
     }
 }
 
@@ -349,7 +352,7 @@ mod tests {
         );
         let mut small = FrameSets::new(&[128], 100, None).unwrap();
         assert!(small.for_packets(3024).is_none());
-        let FrameSet { pool, round, held } = small.for_packets(128).unwrap();
+        let FrameSet { pool, round, held, .. } = small.for_packets(128).unwrap();
         assert_eq!((round.count(), held.count(), pool.free_frames()), (100, HELD_PACKETS, 0));
     }
 

@@ -1,10 +1,10 @@
 //! The shared queue: 1..N workers on one ring in memory, with and without order.
 
-use kaido_engine::FramePool;
 use kaido_engine::shared::measure::{
     Burn, FRAMES_PER_WORKER, Load, SharedReport, measure, round_trip_ns, simulate,
 };
 use kaido_engine::shared::{Order, QueueMode};
+use kaido_engine::{FramePool, OwnedPool};
 use serde::Serialize;
 
 use crate::BenchError;
@@ -75,7 +75,8 @@ pub(crate) fn run(
     packets: u32,
     progress: &dyn Fn(&str),
 ) -> Result<Vec<SharedResult>, BenchError> {
-    let pool = FramePool::leak(FRAMES_PER_WORKER * cores + WINDOW as usize)?;
+    let own = OwnedPool(FramePool::leak(FRAMES_PER_WORKER * cores + WINDOW as usize)?);
+    let pool = *own;
     let burn = Burn::of_ns(WORK_NS);
     let modes =
         [(QueueMode::Shared, Order::Free), (QueueMode::SharedOrdered, Order::Kept { window: WINDOW })];

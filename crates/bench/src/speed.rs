@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kaido_engine::{BATCH_MAX, Batch, FramePool};
+use kaido_engine::{BATCH_MAX, Batch, FramePool, OwnedPool};
 use serde::Serialize;
 
 use crate::BenchError;
@@ -117,11 +117,12 @@ pub fn measure_generator(
     let before = MachineState::now();
     let pages = hugepages();
     progress(&format!("establishing {} sessions", plan.sessions));
-    let pool = FramePool::leak(PATH_FRAMES)?;
+    let of_path = OwnedPool(FramePool::leak(PATH_FRAMES)?);
+    let pool = *of_path;
     let mut frames = Frames::new(pool, PATH_FRAMES);
     let mut node = UpfNode::new(plan.sessions, pool, PATH_FRAMES)?;
     node.establish(plan.sessions, stop, &|_| ())?;
-    let own = FramePool::leak((BATCHES + 8) * BATCH_MAX)?;
+    let of_generator = OwnedPool(FramePool::leak((BATCHES + 8) * BATCH_MAX)?);
     let mut cases = Vec::new();
     for direction in Direction::ALL {
         for &bytes in &plan.frames {
@@ -133,7 +134,7 @@ pub fn measure_generator(
                 bytes,
                 template,
                 order,
-                Ring::new(&compiled, own),
+                Ring::new(&compiled, *of_generator),
                 Vec::new(),
                 Vec::new(),
             ));

@@ -53,7 +53,7 @@ pub use limit::RateLimit;
 pub use notifier::Notifier;
 pub use pending::{Pending, PendingQueue};
 pub use polling::{PollState, PollTotals, WorkerSettings};
-pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, PoolCache, PoolError};
+pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, OwnedPool, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
 pub use prefix_routes::PrefixRoute;
 pub use routes::{ListedRoute, NeighbourRequest, NextHop, NextHops, Resolution, Route, RouteTable, Routes};

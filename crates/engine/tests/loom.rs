@@ -114,6 +114,27 @@ fn a_frame_is_held_by_one_thread_at_a_time_and_never_lost() {
     (1..=3).for_each(take_and_return);
 }
 
+/// A pool closes only when nobody has a frame; if it does not, no frame is lost.
+#[test]
+fn a_pool_is_closed_only_when_all_frames_are_in_it() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let pool = FramePool::leak(3).unwrap();
+        let other = thread::spawn(move || {
+            for _ in 0..2 {
+                // Without its memory the write would end the process.
+                assert!(pool.allocate().is_none_or(|mut frame| frame.set(b"here")));
+            }
+        });
+        let closed = pool.close();
+        other.join().unwrap();
+        assert_eq!(pool.free_frames(), if closed.is_ok() { 0 } else { 3 }, "{closed:?}");
+        assert_eq!(pool.close(), Ok(()));
+        assert!(pool.allocate().is_none());
+    });
+}
+
 /// Shortly before the cursors wrap.
 const START: u32 = u32::MAX - 1;
 

@@ -153,6 +153,20 @@ impl Region {
     pub fn pages(&self) -> Pages {
         self.pages
     }
+
+    /// Gives the memory back to the kernel before the region is dropped; its addresses stay taken. What is shared stays with its
+    /// descriptor.
+    ///
+    /// # Errors
+    /// [`RegionError`] when the kernel does not take it; then it is still there.
+    ///
+    /// # Safety
+    /// Nobody reads or writes the memory afterwards.
+    pub unsafe fn give_back(&self) -> Result<(), RegionError> {
+        let (base, len) = self.mapped;
+        // SAFETY: the range is this region's own, and the caller promises that it is not used any more.
+        unsafe { map::reserve_only(base, len) }.map_err(|source| RegionError::new(len, source))
+    }
 }
 
 impl Drop for Region {
@@ -279,6 +293,17 @@ mod map {
         NonNull::new(base.cast()).ok_or_else(at_zero)
     }
 
+    /// Puts a reservation without memory in the place of a mapping.
+    ///
+    /// # Safety
+    /// The range was mapped here, and is not used afterwards.
+    pub(super) unsafe fn reserve_only(base: NonNull<u8>, len: usize) -> io::Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: by the contract above nothing of use is in the range.
+        unsafe { mmap_anonymous(base.as_ptr().cast(), len, ProtFlags::empty(), flags) }?;
+        Ok(())
+    }
+
     pub(super) fn release(base: NonNull<u8>, len: usize) {
         // SAFETY: called once, by the owner, with a range that was mapped here.
         let unmapped = unsafe { munmap(base.as_ptr().cast(), len) };
@@ -308,6 +333,14 @@ mod map {
         let base = unsafe { alloc_zeroed(layout(len)?) };
         let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Region { base, len, pages: Pages::Transparent, mapped: (base, len), file: None })
+    }
+
+    /// The allocator takes its memory back at once or not at all.
+    ///
+    /// # Safety
+    /// None.
+    pub(super) unsafe fn reserve_only(_base: NonNull<u8>, _len: usize) -> io::Result<()> {
+        Ok(())
     }
 
     pub(super) fn release(base: NonNull<u8>, len: usize) {
@@ -362,5 +395,25 @@ mod tests {
             assert!(Region::of(file, region.len() + 1).is_err());
         }
         assert!(Region::map(1).unwrap().descriptor().is_none());
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn memory_that_was_given_back_is_not_there() {
+        use std::os::unix::fs::FileExt;
+        let memory = File::open("/proc/self/mem").unwrap();
+        for region in [Region::map(5 << 20).unwrap(), Region::shared(5 << 20).unwrap()] {
+            // SAFETY: the first octet of a region that nobody else holds.
+            unsafe { region.base().write(7) };
+            let mut octet = [0];
+            let at = region.base().as_ptr().addr() as u64;
+            assert_eq!((memory.read_at(&mut octet, at).unwrap(), octet), (1, [7]));
+            // SAFETY: nobody uses it.
+            unsafe { region.give_back() }.unwrap();
+            // Where this may be read all the same, nothing is there.
+            assert!(memory.read_at(&mut octet, at).is_err() || octet == [0]);
+            // SAFETY: as above.
+            unsafe { region.give_back() }.unwrap();
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kaido_engine::FramePool;
+use kaido_engine::{FramePool, OwnedPool};
 use kaido_upf::node::Node;
 
 use super::pin;
@@ -27,6 +27,7 @@ pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     packets: Arc<AtomicU64>,
     threads: Vec<JoinHandle<Result<(), BenchError>>>,
+    _pool: OwnedPool,
 }
 
 /// Where a worker runs, and how.
@@ -45,7 +46,8 @@ impl Traffic {
         sessions: (Shape, u32),
         places: &[WorkerPlace],
     ) -> Result<Self, BenchError> {
-        let pool = FramePool::leak(4 * BURST * places.len())?;
+        let own = OwnedPool(FramePool::leak(4 * BURST * places.len())?);
+        let pool = *own;
         let (stop, packets) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut threads = Vec::new();
         for (number, &place) in places.iter().enumerate() {
@@ -58,7 +60,7 @@ impl Traffic {
             })?;
             threads.push(thread);
         }
-        Ok(Self { stop, packets, threads })
+        Ok(Self { stop, packets, threads, _pool: own })
     }
 
     /// Packets that have come out right.

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use kaido_engine::fragment::Limits;
 use kaido_engine::{
-    Batch, Frame, FramePool, Function, KernelPath, Output, PortId, PortTotals, Routes, Worker, WorkerSettings,
+    Batch, Frame, FramePool, Function, KernelPath, Output, OwnedPool, PortId, PortTotals, Routes, Worker,
+    WorkerSettings,
 };
 use kaido_gre::{Gre, PortSettings, RuleSet, Settings, SharedState};
 
@@ -139,7 +140,8 @@ pub(super) fn measure(
     stop: &AtomicBool,
     progress: &dyn Fn(&str),
 ) -> Result<MemoryResult, BenchError> {
-    let pool = FramePool::leak(2 * (WARM + COLD) + 1024)?;
+    let own = OwnedPool(FramePool::leak(2 * (WARM + COLD) + 1024)?);
+    let pool = *own;
     let made = complete([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], frame_bytes)?;
     let remover = || function(settings([[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]], 1500));
     let mut rigs = [

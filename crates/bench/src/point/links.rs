@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use kaido_engine::port::{PacketPort, Port, XdpPool};
 use kaido_engine::reorder::Reordering;
-use kaido_engine::{FramePool, Function, KernelPath, Worker, WorkerSettings};
+use kaido_engine::{FramePool, Function, KernelPath, OwnedPool, Worker, WorkerSettings};
 
 use super::beside::{Baseline, BesideResult, CpuCost, Echo, forward, reason, rule};
 use super::plan::{Datapath, Flows, PointPlan};
@@ -69,7 +69,8 @@ pub(super) fn measure(
         ))
     })?;
     let [cpu, bench_cpu] = rig::apart();
-    let pool = FramePool::leak(FRAMES)?;
+    let own = OwnedPool(FramePool::leak(FRAMES)?);
+    let pool = *own;
     progress(&format!("{} sessions: establishing", plan.sessions));
     let mut node = UpfNode::with((plan.family, plan.shape), point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;

@@ -25,7 +25,7 @@ mod worker_lane;
 
 use std::sync::atomic::AtomicBool;
 
-use kaido_engine::FramePool;
+use kaido_engine::{FramePool, OwnedPool};
 use kaido_upf::node::{NodeSettings, UdpChecksums};
 
 pub use self::beside::{Baseline, BesideResult, CpuCost};
@@ -80,7 +80,8 @@ fn in_memory(
 ) -> Result<PointResult, BenchError> {
     let before = MachineState::now();
     let frames = plan.packets_per_round + plan.workers * FRAMES_PER_WORKER + WINDOW_FRAMES;
-    let pool = FramePool::leak_of(plan.frame_size(), frames)?;
+    let own = OwnedPool(FramePool::leak_of(plan.frame_size(), frames)?);
+    let pool = *own;
     progress(&format!("{} sessions: establishing", plan.sessions));
     let mut node = UpfNode::with((plan.family, plan.shape), point_settings(plan), pool, 0)?;
     node.establish(plan.sessions, stop, &|_| ())?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use kaido_engine::FramePool;
+use kaido_engine::{FramePool, OwnedPool};
 
 use crate::BenchError;
 use crate::chain::{self, ChainError, MapChain};
@@ -72,7 +72,11 @@ pub(super) struct ChainSamples {
 }
 
 /// All cases.
-pub(super) struct Cases(Vec<Case>);
+pub(super) struct Cases {
+    cases: Vec<Case>,
+    /// Behind all whose frames are of it.
+    _of_rings: OwnedPool,
+}
 
 impl Cases {
     /// Adds floors and map chains to the nodes; a chain that cannot be had here is skipped.
@@ -87,7 +91,7 @@ impl Cases {
     ) -> Result<Self, BenchError> {
         let mut cases = Vec::new();
         let pool: &'static FramePool = frame_sets.pools().next().ok_or(BenchError::FrameLength(0))?;
-        let ring_pool = rings::pool(nodes.len(), plan.chain_frame())?;
+        let of_rings = rings::pool(nodes.len(), plan.chain_frame())?;
         for ((shape, sessions), node) in nodes {
             let lines = shape.cold_line_names().len();
             let floor =
@@ -117,10 +121,10 @@ impl Cases {
             };
             stopped(stop)?;
             let of = (shape, sessions);
-            let ringed = RingWorker::new(of, node.node(), ring_pool, plan.chain_frame(), plan.seed)?;
+            let ringed = RingWorker::new(of, node.node(), *of_rings, plan.chain_frame(), plan.seed)?;
             cases.push(Case::new(of, node, floor, (pair, ringed), (chain, kernel.ok()), plan));
         }
-        Ok(Self(cases))
+        Ok(Self { cases, _of_rings: of_rings })
     }
 
     /// Measures every case once a round, after a round that is not counted.
@@ -136,11 +140,11 @@ impl Cases {
                 0 => "a round to warm up".to_owned(),
                 _ => format!("round {number} of {}", plan.rounds),
             });
-            for case in &mut self.0 {
+            for case in &mut self.cases {
                 case.round(plan, frame_sets, stop)?;
             }
             if number == 0 {
-                self.0.iter_mut().for_each(Case::forget);
+                self.cases.iter_mut().for_each(Case::forget);
             }
         }
         Ok(())
@@ -151,27 +155,29 @@ impl Cases {
     /// # Errors
     /// [`BenchError::Usage`].
     pub(super) fn check_usage(&self) -> Result<(), BenchError> {
-        self.0.iter().try_for_each(Case::check_usage)
+        self.cases.iter().try_for_each(Case::check_usage)
     }
 
     /// Two workers beside one.
     pub(super) fn two_workers(&self) -> Vec<WorkersResult> {
         let pairs = |direction| {
-            self.0.iter().filter_map(move |case| case.pair.as_ref().and_then(|pair| pair.result(direction)))
+            self.cases
+                .iter()
+                .filter_map(move |case| case.pair.as_ref().and_then(|pair| pair.result(direction)))
         };
         Direction::ALL.into_iter().flat_map(pairs).collect()
     }
 
     /// The path with the rings of a port.
     pub(super) fn with_rings(&self) -> Vec<RingsResult> {
-        let of = |direction| self.0.iter().filter_map(move |case| case.ringed.result(direction));
+        let of = |direction| self.cases.iter().filter_map(move |case| case.ringed.result(direction));
         Direction::ALL.into_iter().flat_map(of).collect()
     }
 
     /// Kaido's datapath in the kernel.
     pub(super) fn kernel(&self) -> Vec<KernelResult> {
         let of = |direction| {
-            let kernels = self.0.iter().filter_map(|case| case.kernel.as_ref());
+            let kernels = self.cases.iter().filter_map(|case| case.kernel.as_ref());
             kernels.filter_map(move |kernel| kernel.result(direction))
         };
         Direction::ALL.into_iter().flat_map(of).collect()
@@ -180,7 +186,7 @@ impl Cases {
     /// The samples; nodes, floors and chains give their memory back.
     pub(super) fn into_samples(self) -> (Vec<PathSamples>, Vec<ChainSamples>) {
         let (paths, chains): (Vec<_>, Vec<_>) =
-            self.0.into_iter().map(|case| (case.path_samples, case.chain_samples)).unzip();
+            self.cases.into_iter().map(|case| (case.path_samples, case.chain_samples)).unzip();
         (paths, chains.into_iter().flatten().collect())
     }
 }

@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
 
 use kaido_engine::netlink::{self, Interface, NetlinkError};
 use kaido_engine::port::{
     PacketPort, PcapError, PcapPort, Port, PortError, UdpSink, XdpOptions, XdpPool, XdpPort,
 };
-use kaido_engine::{Batch, FramePool, PoolCache, PoolError};
+use kaido_engine::{Batch, FramePool, OwnedPool, PoolCache, PoolError};
 use kaido_wire::gtpu;
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, PortMatch, PortSteering, PortSteeringConfig};
 
@@ -18,24 +17,8 @@ use crate::stream::{Driver, PortSpec};
 /// Frames of a port that sends and receives; several rings of 2048.
 const FRAMES: usize = 16_384;
 
-/// Pools of ports that were closed, for those to come: a pool lives as long as the process.
-static SPARE: Mutex<Vec<&'static FramePool>> = Mutex::new(Vec::new());
-
-/// A pool that goes to the next port when this one is closed.
-#[derive(Debug)]
-struct LentPool(&'static FramePool);
-
-impl LentPool {
-    fn new() -> Result<Self, PoolError> {
-        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.map_or_else(|| FramePool::leak(FRAMES), Ok).map(Self)
-    }
-}
-
-impl Drop for LentPool {
-    fn drop(&mut self) {
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
-    }
+fn own_pool() -> Result<OwnedPool, PoolError> {
+    FramePool::leak(FRAMES).map(OwnedPool)
 }
 
 /// A port could not be opened.
@@ -82,7 +65,7 @@ pub struct OpenPort {
     /// So that the kernel refuses no tunnels.
     _sinks: Vec<UdpSink>,
     /// The last that is dropped: the port gives its frames back before.
-    _lent: Option<LentPool>,
+    _own: Option<OwnedPool>,
 }
 
 impl std::fmt::Debug for OpenPort {
@@ -102,14 +85,14 @@ impl OpenPort {
             side: None,
             _steering: None,
             _sinks: Vec::new(),
-            _lent: None,
+            _own: None,
         }
     }
 
     /// A port with a pool of its own, whose frames nobody else writes into.
-    fn lent(port: Box<dyn Port>, lent: LentPool) -> Self {
-        let pool = lent.0;
-        Self { memory: FrameMemory::Kept, _lent: Some(lent), ..Self::given(port, pool) }
+    fn owning(port: Box<dyn Port>, own: OwnedPool) -> Self {
+        let pool = *own;
+        Self { memory: FrameMemory::Kept, _own: Some(own), ..Self::given(port, pool) }
     }
 
     /// Opens a port.
@@ -121,12 +104,12 @@ impl OpenPort {
             Driver::Memory => Err(OpenError::Memory),
             Driver::Pcap { input, output } => {
                 let port = PcapPort::open(input.as_deref(), output.as_deref())?;
-                Ok(Self::lent(Box::new(port), LentPool::new()?))
+                Ok(Self::owning(Box::new(port), own_pool()?))
             }
             Driver::AfPacket { interface } => {
                 let found = netlink::interface(interface)?;
                 let port = PacketPort::open(found.ifindex, found.mtu as usize)?;
-                let mut open = Self::lent(Box::new(port), LentPool::new()?);
+                let mut open = Self::owning(Box::new(port), own_pool()?);
                 // The kernel sees tunnels too, and would answer those to its own addresses that nobody listens. Where the
                 // port is taken, somebody does.
                 let own = found
@@ -146,11 +129,11 @@ impl OpenPort {
 
     fn open_xdp(interface: &str, queue: u32) -> Result<Self, OpenError> {
         let found = netlink::interface(interface)?;
-        let lent = LentPool::new()?;
-        let registered = XdpPool::register(lent.0).map_err(|error| OpenError::Socket(error.to_string()))?;
-        let (port, steering) = steered(&registered, &mut lent.0.cache(), &found, queue)?;
+        let own = own_pool()?;
+        let registered = XdpPool::register(*own).map_err(|error| OpenError::Socket(error.to_string()))?;
+        let (port, steering) = steered(&registered, &mut own.cache(), &found, queue)?;
         let side = PacketPort::open(found.ifindex, found.mtu as usize)?;
-        let mut open = Self::lent(Box::new(port), lent);
+        let mut open = Self::owning(Box::new(port), own);
         open.mac = Some(found.mac);
         open.side = Some(side);
         open._steering = Some(steering);

@@ -1,6 +1,7 @@
 //! The frame pool: one mapping in huge pages, cut into frames of equal size.
 //!
-//! The pool is made once and lives as long as the process, as the kernel's view of it (the UMEM) does.
+//! Frames go to any thread and wait in any queue without a count of references, so a pool lives as long as the
+//! process. Its memory goes when it is [closed](FramePool::close), which takes all frames: `docs/decisions/0041-a-frame-pool-is-closed.md`.
 //! Which frames are free is a bit each; every worker keeps a [`PoolCache`] in front of that, which takes and
 //! gives neighbours together. So a pool keeps its order, in whatever order frames come back.
 //!
@@ -10,8 +11,10 @@
 
 mod cache;
 mod free;
+mod owned;
 
 pub use cache::PoolCache;
+pub use owned::OwnedPool;
 
 #[cfg(not(miri))]
 use std::fs::File;
@@ -112,6 +115,7 @@ pub struct FramePool {
     free: FreeFrames,
     /// Whether another process has the frames.
     is_elsewhere: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 impl FramePool {
@@ -164,7 +168,36 @@ impl FramePool {
         let link = |_| Link { next: AtomicU32::new(NONE), extent: AtomicU32::new(0) };
         let links = (0..count).map(link).collect();
         let is_elsewhere = AtomicBool::new(is_elsewhere);
-        Box::leak(Box::new(Self { region, size, links, free, is_elsewhere }))
+        Box::leak(Box::new(Self {
+            region,
+            size,
+            links,
+            free,
+            is_elsewhere,
+            is_closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Gives the memory of the frames back to the kernel. No frame is to be had afterwards, and what else is known of the pool, eight
+    /// octets a frame, stays. Memory that another process can take over stays with its [descriptor](FramePool::descriptor).
+    ///
+    /// # Errors
+    /// How many frames do not lie in the pool; then all is as it was.
+    pub fn close(&self) -> Result<(), usize> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut turn = 0;
+        let taken: Vec<Part> = std::iter::from_fn(|| self.free.take(&mut turn)).collect();
+        let count: u32 = taken.iter().map(|part| part.frames.count_ones()).sum();
+        let is_whole = count as usize == self.frames();
+        // SAFETY: only who has a frame touches the memory. All are taken here, and nobody gets one of them again.
+        if is_whole && unsafe { self.region.give_back() }.is_ok() {
+            self.is_closed.store(true, Ordering::Release);
+            return Ok(());
+        }
+        taken.into_iter().for_each(|part| self.free.give(part));
+        Err(self.frames() - count as usize)
     }
 
     /// Takes over the frames of a pool that was [adopted](FramePool::adopt): all are free but those of `held`, which their holders give
@@ -388,6 +421,32 @@ mod tests {
             }
         });
         assert_eq!(pool.free_frames(), 256);
+    }
+
+    #[test]
+    fn a_pool_closes_when_all_frames_are_home() {
+        let pool = FramePool::leak(200).unwrap();
+        let mut cache = pool.cache();
+        let mut frame = cache.allocate().unwrap();
+        assert!(frame.set(b"still there"));
+        assert_eq!(pool.close(), Err(64), "what the cache has, and the frame");
+        drop(cache);
+        assert_eq!((pool.close(), pool.free_frames()), (Err(1), 199));
+        assert_eq!(frame.data(), b"still there");
+        assert!(pool.allocate().is_some(), "as before");
+        drop(frame);
+        assert_eq!(pool.close(), Ok(()));
+        assert_eq!((pool.close(), pool.free_frames()), (Ok(()), 0));
+        assert!(pool.allocate().is_none() && pool.cache().allocate().is_none());
+    }
+
+    #[test]
+    fn an_owned_pool_is_closed_in_the_end() {
+        let owned = OwnedPool(FramePool::leak(4).unwrap());
+        let pool: &'static FramePool = &owned;
+        drop(owned.allocate());
+        drop(owned);
+        assert!(pool.is_closed.load(Ordering::Relaxed));
     }
 
     #[test]
