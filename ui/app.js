@@ -2,13 +2,14 @@
 
 import { Refused, events, get, may, setToken, useLogin } from "./node.js";
 import { duration, h, update } from "./draw.js";
+import * as benchViews from "./bench.js";
 import * as functionViews from "./functions.js";
 import * as ipViews from "./ip.js";
 import * as ndnViews from "./ndn.js";
 import * as operating from "./operate.js";
 import * as looking from "./views.js";
 
-const views = { ...looking, ...functionViews, ...ipViews, ...ndnViews, ...operating };
+const views = { ...looking, ...benchViews, ...functionViews, ...ipViews, ...ndnViews, ...operating };
 
 /** Seconds that charts go back. */
 const HISTORY = 120;
@@ -25,6 +26,7 @@ const PAGES = [
   { name: "routes", title: "Routes", path: "/v1/routes" },
   { name: "trace", title: "Trace", path: "/v1/traces", method: "post" },
   { name: "operate", title: "Operate", path: "/v1/log" },
+  { name: "bench", title: "Bench" },
 ];
 /** Shown below another one. */
 const WITHIN = {

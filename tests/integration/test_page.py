@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.resources
+import json
 import os
 import socket
 import subprocess
@@ -35,6 +36,7 @@ PAGES = {
     "peers": "Control planes",
     "trace": "Trace",
     "operate": "Operate",
+    "bench": "Bench results",
 }
 FUNCTIONS = {
     "gre": "GRE",
@@ -48,6 +50,8 @@ FUNCTIONS = {
     "routes": "Routes",
     "neighbours": "Neighbours",
 }
+#: A bench of seconds.
+MICRO = ("--sessions=1,100", "--frames=128", "--rounds=2", "--packets=512", "--soak=1000")
 #: Rules of WCAG 2 that software can judge.
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 
@@ -363,6 +367,63 @@ def test_a_ue_is_found_and_traced(serving: Node, net: Topology, attach: Attach, 
         text_has(shown, "Packets a second")
         # Whose password is it? None is asked for at the control socket.
         assert shown.run("return document.getElementById('login').open") is False
+
+
+def choose(shown: Browser, *files: Path) -> None:
+    """Choose files, as a person does with the field of the page."""
+    root = shown.cdp("DOM.getDocument")["root"]["nodeId"]
+    field = shown.cdp("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"]
+    shown.cdp("DOM.setFileInputFiles", nodeId=field, files=[str(file) for file in files])
+
+
+@pytest.mark.needs("root", "ip")
+def test_results_of_a_bench_are_drawn_and_compared(
+    serving: Node, binary: Path, shown: Browser, tmp_path: Path
+) -> None:
+    """One file, two of them, one that is none; and they are there when one comes back."""
+    first, second, none = (tmp_path / name for name in ("first.json", "second.json", "none.json"))
+    run(str(binary), "bench", "micro", *MICRO, "--json", str(first), timeout=600)
+    report = json.loads(first.read_text())
+    for result in report["results"]:
+        result.update(ns_per_packet=2 * result["ns_per_packet"], met="not_resolved")
+    second.write_text(json.dumps(report))
+    none.write_text("sessions: 1")
+    rows = (
+        "[...document.querySelectorAll('main table')]"
+        ".find((one) => one.caption.innerText.startsWith('results:'))"
+    )
+    cells = (
+        f"return [...{rows}.querySelectorAll('tbody tr')]"
+        ".map((row) => [...row.cells].map((cell) => cell.innerText))"
+    )
+    folder = Path(os.environ.get("KAIDO_SCREENSHOTS", tmp_path))
+    with by_tcp(serving.socket) as url:
+        shown.open(f"{url}/#bench", 1280, 800, False)
+        go(shown, "#bench", "Bench results")
+        choose(shown, none)
+        text_has(shown, "none.json is no result of a bench")
+        choose(shown, first)
+        until(shown, f"return {rows}", "no results")
+        drawn = shown.run(cells)
+        assert len(drawn) == len(report["results"])
+        told = {(row[0], row[1], row[2]) for row in drawn}
+        assert told == {(row["direction"], str(row["sessions"]), row["shape"]) for row in report["results"]}
+        assert "none.json" not in shown.run("return document.body.innerText")
+        accessible(shown, "bench")
+        shown.screenshot(folder / "bench-one.png", whole=True)
+        choose(shown, first, second)
+        until(shown, f"return {rows}.innerText.includes('second.json')", "one beside the other")
+        assert {row[-1] for row in shown.run(cells)} == {"2"}
+        shown.run(
+            "const one = document.getElementById('figure-results'); one.value = 'held_ns_per_packet';"
+            "one.dispatchEvent(new Event('change'))"
+        )
+        assert {row[-1] for row in shown.run(cells)} == {"1"}
+        accessible(shown, "bench, compared")
+        shown.screenshot(folder / "bench-two.png", whole=True)
+        go(shown, "#overview", "Overview")
+        go(shown, "#bench", "Bench results")
+        assert {row[-1] for row in shown.run(cells)} == {"2"}
 
 
 def press(shown: Browser, label: str, *, sure: bool | None = None, read_s: float = 0) -> None:

@@ -13,6 +13,7 @@ type File = (&'static str, &'static str, &'static str);
 const FILES: &[File] = &[
     ("/", "text/html; charset=utf-8", include_str!("../../../../ui/index.html")),
     ("/ui/app.js", SCRIPT, include_str!("../../../../ui/app.js")),
+    ("/ui/bench.js", SCRIPT, include_str!("../../../../ui/bench.js")),
     ("/ui/draw.js", SCRIPT, include_str!("../../../../ui/draw.js")),
     ("/ui/functions.js", SCRIPT, include_str!("../../../../ui/functions.js")),
     ("/ui/ip.js", SCRIPT, include_str!("../../../../ui/ip.js")),
