@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import Attach
-from rig import browser
+from rig import browser, firefox
 from rig.browser import Browser
 from rig.gre import Remover, Wire
 from rig.http import ask, by_tcp
@@ -50,7 +50,6 @@ FUNCTIONS = {
     "routes": "Routes",
     "neighbours": "Neighbours",
 }
-#: A bench of seconds.
 MICRO = ("--sessions=1,100", "--frames=128", "--rounds=2", "--packets=512", "--soak=1000")
 #: Rules of WCAG 2 that software can judge.
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
@@ -66,13 +65,19 @@ def serving(binary: Path, net: Topology, tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> Iterator[Browser]:
-    """A browser, where there is one."""
-    absent = browser.missing()
+def shown(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Browser]:
+    """A browser, where there is one: Chromium, or the one that the test names."""
+    is_firefox = getattr(request, "param", "chromium") == "firefox"
+    absent = firefox.missing() if is_firefox else browser.missing()
     if absent:
         pytest.skip(absent)
-    with browser.browser(tmp_path / "profile") as driven:
+    start = firefox.firefox if is_firefox else browser.browser
+    with start(tmp_path / "profile") as driven:
         yield driven
+
+
+#: For tests that are run in both.
+in_both = pytest.mark.parametrize("shown", ["chromium", "firefox"], indirect=True)
 
 
 @pytest.fixture
@@ -116,7 +121,7 @@ def go(shown: Browser, hash_: str, heading: str) -> None:
 def accessible(shown: Browser, name: str) -> None:
     """No rule of WCAG that axe knows is broken, and nothing is wider than the screen."""
     axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
-    shown.cdp("Runtime.evaluate", expression=axe)
+    shown.inject(axe)
     rules = f"{{runOnly: {{type: 'tag', values: {RULES}}}}}"
     found = shown.later(
         f"const told = await axe.run(document, {rules});"
@@ -134,7 +139,11 @@ def test_it_is_small() -> None:
 
 
 @pytest.mark.needs("root", "ip", "ping")
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize(
+    ("screen", "shown"),
+    [*((screen, "chromium") for screen in SCREENS), ("dark", "firefox")],
+    indirect=["shown"],
+)
 def test_every_page_is_for_everybody(
     serving: Node, net: Topology, attach: Attach, shown: Browser, tmp_path: Path, screen: str
 ) -> None:
@@ -151,7 +160,7 @@ def test_every_page_is_for_everybody(
         for name, heading in PAGES.items():
             go(shown, f"#{name}", heading)
             accessible(shown, name)
-            shown.screenshot(folder / f"{screen}-{name}.png", whole=True)
+            shown.screenshot(folder / f"{type(shown).__name__}-{screen}-{name}.png", whole=True)
         go(shown, "#sessions", "Sessions")
         assert shown.run("return document.querySelectorAll('tbody tr').length") == 50
         text_has(shown, "60 sessions")
@@ -164,7 +173,7 @@ def test_every_page_is_for_everybody(
         assert all(rule in drawn for rule in ("PDR 1", "PDR 2", "FAR 1", "FAR 2", "QER 1", "URR 1")), drawn
         assert shown.run("return document.querySelectorAll('svg.rules .link').length") >= 6
         accessible(shown, "session")
-        shown.screenshot(folder / f"{screen}-session.png", whole=True)
+        shown.screenshot(folder / f"{type(shown).__name__}-{screen}-session.png", whole=True)
 
 
 @contextmanager
@@ -322,6 +331,7 @@ def test_tables_of_a_router_are_searched(
             text_has(shown, told)
 
 
+@in_both
 def test_what_lives_does_not_disturb(router: Router, shown: Browser) -> None:
     """While figures change, focus and how far a table is scrolled stay."""
     with by_tcp(router.control) as url:
@@ -343,6 +353,7 @@ def test_what_lives_does_not_disturb(router: Router, shown: Browser) -> None:
         assert server.poll() is None
 
 
+@in_both
 @pytest.mark.needs("root", "ip", "ping")
 def test_a_ue_is_found_and_traced(serving: Node, net: Topology, attach: Attach, shown: Browser) -> None:
     """By its address; its packets are shown as they come, and the trace ends with the page."""
@@ -369,21 +380,21 @@ def test_a_ue_is_found_and_traced(serving: Node, net: Topology, attach: Attach, 
         assert shown.run("return document.getElementById('login').open") is False
 
 
-def choose(shown: Browser, *files: Path) -> None:
-    """Choose files, as a person does with the field of the page."""
-    root = shown.cdp("DOM.getDocument")["root"]["nodeId"]
-    field = shown.cdp("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"]
-    shown.cdp("DOM.setFileInputFiles", nodeId=field, files=[str(file) for file in files])
+@pytest.fixture(scope="module")
+def measured(binary: Path) -> str:
+    """What a bench of seconds has written."""
+    return run(str(binary), "bench", "micro", *MICRO, "--json", "-", timeout=600).stdout
 
 
+@in_both
 @pytest.mark.needs("root", "ip")
 def test_results_of_a_bench_are_drawn_and_compared(
-    serving: Node, binary: Path, shown: Browser, tmp_path: Path
+    serving: Node, measured: str, shown: Browser, tmp_path: Path
 ) -> None:
     """One file, two of them, one that is none; and they are there when one comes back."""
     first, second, none = (tmp_path / name for name in ("first.json", "second.json", "none.json"))
-    run(str(binary), "bench", "micro", *MICRO, "--json", str(first), timeout=600)
-    report = json.loads(first.read_text())
+    report = json.loads(measured)
+    first.write_text(measured)
     for result in report["results"]:
         result.update(ns_per_packet=2 * result["ns_per_packet"], met="not_resolved")
     second.write_text(json.dumps(report))
@@ -400,9 +411,9 @@ def test_results_of_a_bench_are_drawn_and_compared(
     with by_tcp(serving.socket) as url:
         shown.open(f"{url}/#bench", 1280, 800, False)
         go(shown, "#bench", "Bench results")
-        choose(shown, none)
+        shown.choose(none)
         text_has(shown, "none.json is no result of a bench")
-        choose(shown, first)
+        shown.choose(first)
         until(shown, f"return {rows}", "no results")
         drawn = shown.run(cells)
         assert len(drawn) == len(report["results"])
@@ -411,8 +422,8 @@ def test_results_of_a_bench_are_drawn_and_compared(
         assert "none.json" not in shown.run("return document.body.innerText")
         accessible(shown, "bench")
         shown.screenshot(folder / "bench-one.png", whole=True)
-        choose(shown, first, second)
-        until(shown, f"return {rows}.innerText.includes('second.json')", "one beside the other")
+        shown.choose(first, second)
+        until(shown, f"return {rows}?.innerText.includes('second.json')", "one beside the other")
         assert {row[-1] for row in shown.run(cells)} == {"2"}
         shown.run(
             "const one = document.getElementById('figure-results'); one.value = 'held_ns_per_packet';"
@@ -465,6 +476,7 @@ def test_a_session_and_an_association_are_released(serving: Node, attach: Attach
         assert ask(serving.socket, "GET", "/v1/user-plane")[1]["draining"] is False
 
 
+@in_both
 @pytest.mark.needs("root", "ip")
 def test_log_and_configuration_are_changed(serving: Node, shown: Browser) -> None:
     """What cannot be is told as the node tells it, and changes nothing."""
@@ -511,12 +523,13 @@ def test_who_may_only_watch_is_offered_nothing_else(
             shown.open(f"{url}/#peers", 1280, 800, False)
             text_has(shown, "Control planes with an association")
             pages = shown.run("return [...document.querySelectorAll('nav a')].map((one) => one.innerText)")
-            assert pages == ["Overview", "Ports", "Drops", "Control planes"]
+            assert pages == ["Overview", "Ports", "Drops", "Control planes", "Bench"]
             assert shown.run("return document.querySelectorAll('main button').length") == 0
     finally:
         node.stop()
 
 
+@in_both
 @pytest.mark.needs("root", "ip")
 def test_a_token_is_asked_for_where_one_is_needed(binary: Path, tmp_path: Path, shown: Browser) -> None:
     """A wrong one is told to be; with the right one the page of that function is there."""
