@@ -89,3 +89,48 @@ impl TrafficEndpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pdi_that_names_it_has_what_it_says_and_its_own_qfis() {
+        let endpoint = TrafficEndpoint {
+            local_fteid: Some(LocalFTeid::Given(FTeid { teid: crate::Teid(7), ipv4: None, ipv6: None })),
+            network_instance: Some(NetworkInstance("core".into())),
+            ue_ip: vec![UeIpAddress {
+                ipv4: Some(crate::ChooseOr::Choose),
+                ipv6: None,
+                role: crate::UeIpRole::Destination,
+            }],
+            framed_routes: vec![FramedRoute::of([10, 1, 0, 0].into(), 16)],
+            qfis: vec![Qfi(9)],
+            ..TrafficEndpoint::default()
+        };
+        let complete = endpoint.complete(&Pdi::default());
+        assert_eq!(complete.local_fteid, endpoint.local_fteid);
+        assert_eq!(complete.network_instance, endpoint.network_instance);
+        assert_eq!((&complete.ue_ip, &complete.framed_routes), (&endpoint.ue_ip, &endpoint.framed_routes));
+        assert_eq!((complete.qfis, complete.ethernet), (vec![Qfi(9)], false));
+        let own = Pdi { ethernet: true, qfis: vec![Qfi(1)], ..Pdi::default() };
+        let complete = endpoint.complete(&own);
+        assert_eq!((complete.qfis, complete.ethernet), (vec![Qfi(1)], true));
+        let ethernet = TrafficEndpoint { ethernet: true, ..endpoint };
+        assert!(ethernet.complete(&Pdi::default()).ethernet);
+        // All that an update can name is taken from it, and an update that names nothing changes nothing.
+        let mut updated = TrafficEndpoint::default();
+        updated.update(&UpdateTrafficEndpoint {
+            id: TrafficEndpointId(0),
+            local_fteid: ethernet.local_fteid,
+            network_instance: ethernet.network_instance.clone(),
+            ue_ip: Some(ethernet.ue_ip.clone()),
+            framed_routes: Some(ethernet.framed_routes.clone()),
+            qfis: Some(ethernet.qfis.clone()),
+        });
+        assert_eq!(updated, TrafficEndpoint { ethernet: false, ..ethernet });
+        let before = updated.clone();
+        updated.update(&UpdateTrafficEndpoint::default());
+        assert_eq!(updated, before);
+    }
+}

@@ -185,3 +185,17 @@ impl UpdateBar {
         self.extended_packets.apply(&mut bar.extended_packets);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_what_they_are_called() {
+        let flags = |action: ApplyAction| (action.drop, action.forward, action.buffer, action.notify_cp);
+        assert_eq!(flags(ApplyAction::DROP), (true, false, false, false));
+        assert_eq!(flags(ApplyAction::FORWARD), (false, true, false, false));
+        assert_eq!(flags(ApplyAction::BUFFER), (false, false, true, false));
+        assert_eq!(flags(ApplyAction::BUFFER_AND_NOTIFY), (false, false, true, true));
+    }
+}

@@ -246,7 +246,10 @@ mod tests {
         let ports = (0..17).map(|port| port.to_string()).collect::<Vec<_>>().join(",");
         let many = format!("permit out tcp from any {ports} to any");
         assert_eq!(SdfFilter::parse(&many).unwrap_err().reason, "more than 16 port ranges");
-        let long = format!("permit out ip from any to any{}", " ".repeat(TEXT_MAX));
+        let all = "permit out ip from any to any";
+        let longest = format!("{all}{}", " ".repeat(TEXT_MAX - all.len()));
+        assert!(SdfFilter::parse(&longest).is_ok());
+        let long = format!("{longest} ");
         assert_eq!(SdfFilter::parse(&long).unwrap_err().reason, "longer than 1024 octets");
     }
 

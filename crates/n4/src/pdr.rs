@@ -247,3 +247,23 @@ pub struct UpdatePdr {
     /// New Deactivation Time.
     pub deactivation: Option<SystemTime>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_chosen_here_is_not_given() {
+        assert_eq!((ChooseOr::Given(7).given(), ChooseOr::<u8>::Choose.given()), (Some(7), None));
+    }
+
+    #[test]
+    fn a_prefix_has_the_addresses_with_its_first_bits() {
+        let prefix = Ipv6Prefix::of("2001:db8::77".parse().unwrap(), 64);
+        assert_eq!(prefix.addr, "2001:db8::".parse::<Ipv6Addr>().unwrap());
+        assert!(prefix.contains("2001:db8::1:2:3:4".parse().unwrap()));
+        assert!(!prefix.contains("2001:db8:0:1::1".parse().unwrap()));
+        assert!(Ipv6Prefix::of(prefix.addr, 0).contains("ff02::2".parse().unwrap()));
+        assert!(!Ipv6Prefix::of(prefix.addr, 200).contains("2001:db8::1".parse().unwrap()));
+    }
+}

@@ -40,3 +40,22 @@ impl PredefinedRule {
         self.name == *name || self.bases.contains(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_its_name_and_those_of_its_bases() {
+        let name = |name: &str| PredefinedName(name.into());
+        let rule = PredefinedRule {
+            name: name("video"),
+            bases: vec![name("all")],
+            precedence: 1,
+            flows: Vec::new(),
+            application: None,
+            drop: false,
+        };
+        assert_eq!(["video", "all", "voice"].map(|of| rule.is_named(&name(of))), [true, true, false]);
+    }
+}

@@ -151,3 +151,14 @@ pub struct UpdateQer {
     /// New RCSR.
     pub reports_packet_rate: Option<bool>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_units_are_as_long_as_they_are_called() {
+        let units = [TimeUnit::Minute, TimeUnit::SixMinutes, TimeUnit::Hour, TimeUnit::Day, TimeUnit::Week];
+        assert_eq!(units.map(|unit| unit.milliseconds() / 1000), [60, 360, 3600, 86_400, 604_800]);
+    }
+}

@@ -521,3 +521,19 @@ pub trait SessionService {
         Vec::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_of_its_session() {
+        let (seid, peer) = (Seid(7), IpAddr::from([10, 0, 0, 1]));
+        let events = [
+            SessionEvent::Inactivity { seid },
+            SessionEvent::Usage { seid, reports: Vec::new() },
+            SessionEvent::ErrorIndication { seid, teid: Teid(1), peer },
+        ];
+        assert!(events.iter().all(|event| event.seid() == seid));
+    }
+}

@@ -125,3 +125,16 @@ pub struct SessionReport {
     /// What was measured.
     pub monitoring: Vec<QosMonitoringReport>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_delay_has_its_place() {
+        let delays = PacketDelays { downlink: Some(1), uplink: Some(2), round_trip: Some(3) };
+        assert_eq!(delays.each(), [Some(1), Some(2), Some(3)]);
+        assert_eq!(PacketDelays::of(delays.each()), delays);
+        assert!(!delays.is_empty() && PacketDelays::default().is_empty());
+    }
+}

@@ -394,3 +394,74 @@ impl UpdateUrr {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn monitoring_time() -> MonitoringTime {
+        MonitoringTime {
+            at: SystemTime::UNIX_EPOCH,
+            volume_threshold: None,
+            time_threshold: None,
+            event_threshold: None,
+            volume_quota: None,
+            time_quota: None,
+            event_quota: None,
+        }
+    }
+
+    #[test]
+    fn notices_measure_nothing() {
+        let notices = [UsageReportTrigger::START, UsageReportTrigger::STOPT, UsageReportTrigger::MACAR];
+        assert!(notices.into_iter().all(UsageReportTrigger::is_notice));
+        let measured = [UsageReportTrigger::VOLTH, UsageReportTrigger::EVEQU, UsageReportTrigger::QUVTI];
+        assert!(!measured.into_iter().any(UsageReportTrigger::is_notice));
+    }
+
+    #[test]
+    fn a_monitoring_time_brings_all_that_follows_it() {
+        let volume = |total| VolumeThreshold { total: Some(total), ..VolumeThreshold::default() };
+        let seconds = Duration::from_secs;
+        let time = MonitoringTime {
+            volume_threshold: Some(volume(1)),
+            time_threshold: Some(seconds(2)),
+            event_threshold: Some(3),
+            volume_quota: Some(volume(4)),
+            time_quota: Some(seconds(5)),
+            event_quota: Some(6),
+            ..monitoring_time()
+        };
+        let mut urr = Urr { id: UrrId(9), quota_holding_time: Some(seconds(7)), ..Urr::default() };
+        let update = time.subsequent(urr.id);
+        assert_eq!((update.id, update.has_thresholds()), (urr.id, true));
+        update.apply(&mut urr);
+        assert_eq!((urr.volume_threshold, urr.volume_quota), (Some(volume(1)), Some(volume(4))));
+        assert_eq!((urr.time_threshold, urr.time_quota), (Some(seconds(2)), Some(seconds(5))));
+        assert_eq!((urr.event_threshold, urr.event_quota), (Some(3), Some(6)));
+        assert_eq!(urr.quota_holding_time, Some(seconds(7)), "stays");
+    }
+
+    #[test]
+    fn each_threshold_and_each_quota_counts() {
+        let volume = Some(VolumeThreshold::default());
+        let second = Some(Duration::from_secs(1));
+        assert!(!UpdateUrr { volume_quota: volume.into(), ..UpdateUrr::default() }.has_thresholds());
+        for update in [
+            UpdateUrr { volume_threshold: volume.into(), ..UpdateUrr::default() },
+            UpdateUrr { time_threshold: second.into(), ..UpdateUrr::default() },
+            UpdateUrr { event_threshold: Some(1).into(), ..UpdateUrr::default() },
+        ] {
+            assert!(update.has_thresholds(), "{update:?}");
+        }
+        let quotas = [(volume, None, None), (None, second, None), (None, None, Some(1))];
+        for (volume_quota, time_quota, event_quota) in quotas {
+            let now = Urr { volume_quota, time_quota, event_quota, ..Urr::default() };
+            assert!(now.has_quota() && now.may_stop());
+            let later = MonitoringTime { volume_quota, time_quota, event_quota, ..monitoring_time() };
+            let later = Urr { monitoring_times: vec![monitoring_time(), later], ..Urr::default() };
+            assert!(!later.has_quota() && later.may_stop());
+        }
+        assert!(!Urr { monitoring_times: vec![monitoring_time()], ..Urr::default() }.may_stop());
+    }
+}

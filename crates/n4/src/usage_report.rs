@@ -141,3 +141,15 @@ impl UsageReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_are_added() {
+        let volume = Volume { uplink_bytes: 1, downlink_bytes: 2, uplink_packets: 30, downlink_packets: 40 };
+        assert_eq!((volume.total_bytes(), volume.total_packets()), (3, 70));
+        assert_eq!(volume.plus(&volume).minus(&volume), volume);
+    }
+}

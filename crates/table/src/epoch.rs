@@ -193,6 +193,20 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_has_passed_when_who_read_then_has_ended() {
+        let domain = Domain::new();
+        assert!(domain.has_passed(domain.cookie()), "nobody reads");
+        let mut reader = domain.reader().unwrap();
+        let guard = reader.pin();
+        let cookie = domain.cookie();
+        assert!(!domain.has_passed(cookie));
+        drop(guard);
+        assert!(domain.has_passed(cookie));
+        let _later = reader.pin();
+        assert!(domain.has_passed(cookie) && !domain.has_passed(domain.cookie()));
+    }
+
+    #[test]
     fn slots_are_given_back() {
         let domain = Domain::new();
         for _ in 0..3 * READERS_MAX {

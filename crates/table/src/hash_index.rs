@@ -324,6 +324,19 @@ mod tests {
         assert!(index.is_empty());
     }
 
+    #[test]
+    fn what_is_not_there_is_mostly_seen_at_once() {
+        let seed = Seed::fixed(3);
+        let mut index = HashIndex::new(5000).unwrap();
+        assert!((0..5000u32).all(|number| index.is_absent(seed.hash(&number))));
+        for number in 0..500 {
+            assert!(index.insert(seed.hash(&number), number));
+        }
+        assert!(!(0..500u32).any(|number| index.is_absent(seed.hash(&number))));
+        let absent = (500..5000u32).filter(|number| index.is_absent(seed.hash(number))).count();
+        assert!(absent > 4000, "{absent} of 4500");
+    }
+
     proptest! {
         /// Few hashes, so that buckets overflow and numbers share hashes.
         #[test]

@@ -177,6 +177,15 @@ mod tests {
         assert!(wheel.is_empty());
     }
 
+    #[test]
+    fn the_next_is_found_in_any_word() {
+        let mut wheel = Wheel::new(2, 256, 1000);
+        for ahead in [0, 1, 63, 64, 100, 200, 255] {
+            wheel.arm(0, 1000 + ahead);
+            assert_eq!(wheel.next(), Some(1000 + ahead));
+        }
+    }
+
     proptest! {
         #[test]
         fn items_come_at_their_ticks(

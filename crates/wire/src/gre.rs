@@ -214,4 +214,11 @@ mod tests {
         }
         assert_eq!(fill_checksum(&mut [0x80, 0, 8, 0]), Err(Error::Truncated));
     }
+
+    #[test]
+    fn a_checksum_stands_behind_the_first_four_octets() {
+        let mut header = hex("b000 6558 0000 0000 0000 0007 0000 0009");
+        set_checksum(&mut header, 0x1234);
+        assert_eq!(header, hex("b000 6558 1234 0000 0000 0007 0000 0009"));
+    }
 }

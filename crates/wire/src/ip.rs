@@ -179,4 +179,16 @@ mod tests {
             assert_eq!(found, checksum::checksum(&header).to_be_bytes(), "{identification}");
         }
     }
+
+    #[test]
+    fn the_upper_layer_follows_a_plain_header() {
+        let mut v4 = [0; 22];
+        (v4[0], v4[9], v4[20]) = (0x45, 17, 7);
+        assert_eq!(plain_upper(&v4), Some((IpProtocol::UDP, &[7, 0][..])));
+        assert_eq!((plain_upper(&v4[..19]), plain_upper(&[])), (None, None));
+        let mut v6 = [0; 41];
+        (v6[0], v6[6], v6[9], v6[40]) = (0x60, 6, 17, 8);
+        assert_eq!(plain_upper(&v6), Some((IpProtocol::TCP, &[8][..])));
+        assert_eq!(plain_upper(&v6[..39]), None);
+    }
 }

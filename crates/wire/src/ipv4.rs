@@ -476,4 +476,18 @@ mod tests {
         packet[10] ^= 1;
         assert_eq!(Ipv4Repr::parse(&Ipv4View::new_checked(packet).unwrap()), Err(Error::Checksum));
     }
+
+    #[test]
+    fn one_flag_forbids_fragments() {
+        let with = |flags: u8| [0x45, 0, 0, 20, 0, 0, flags, 0];
+        assert_eq!([0x00, 0x20, 0x80, 0x1f].map(|flags| may_fragment(&with(flags))), [true; 4]);
+        assert!(!may_fragment(&with(0x40)) && !may_fragment(&with(0x00)[..6]));
+        assert!(!may_fragment(&[0x60; 8]), "IPv6");
+    }
+
+    #[test]
+    fn the_protocol_is_read_without_more() {
+        assert_eq!(protocol_of(&udp()), Some(IpProtocol::UDP));
+        assert_eq!((protocol_of(&udp()[..9]), protocol_of(&[0x60; 40])), (None, None));
+    }
 }

@@ -421,4 +421,12 @@ mod tests {
         assert_eq!(header(&long), Err(Error::Version));
         assert_eq!(header(&long[..39]), Err(Error::Truncated));
     }
+
+    #[test]
+    fn the_payload_is_as_long_as_the_header_says() {
+        let mut packet = [0; 48];
+        (packet[0], packet[5], packet[40], packet[44]) = (0x60, 4, 7, 8);
+        let view = Ipv6View::new_checked(&packet).unwrap();
+        assert_eq!(view.payload(), [7, 0, 0, 0]);
+    }
 }

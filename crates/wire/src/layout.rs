@@ -508,4 +508,19 @@ mod tests {
             prop_assert_eq!(header.payload_offset, if container { 16 } else { 8 });
         }
     }
+
+    #[test]
+    fn parts_are_where_they_are_asked_for() {
+        let mut octets = [1, 2, 3, 4, 5];
+        assert_eq!(at::<2>(&octets, 3), &[4, 5]);
+        at_mut::<2>(&mut octets, 1).fill(9);
+        assert_eq!(octets, [1, 9, 9, 4, 5]);
+    }
+
+    #[test]
+    fn a_checksum_computed_afresh_is_right() {
+        let mut header = [0x45, 0, 0, 20, 0, 7, 0, 0, 64, 17, 1, 2, 10, 0, 0, 1, 192, 0, 2, 9];
+        Ipv4Fields::new(&mut header).fill_checksum();
+        assert!(ipv4::checksum_ok(&header, 20));
+    }
 }

@@ -348,4 +348,28 @@ mod tests {
         }
         assert!(bins.iter().all(|count| (3800..4400).contains(count)), "{bins:?}");
     }
+
+    #[test]
+    fn hashes_are_those_of_murmur() {
+        assert_eq!([0, 1, 0x0123_4567_89ab_cdef].map(mix), [0x0, 0xb456_bcfc, 0x87cb_fbfe]);
+    }
+
+    #[test]
+    fn headers_before_the_tunnel_change_nothing() {
+        let ue = [10, 45, 0, 7];
+        let plain = tunnelled(ue, 1, &[]);
+        let down = ue_hash(&routed(ue), false);
+        for tags in [&[0x81, 0, 0, 5][..], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]] {
+            let tagged = [&plain[..12], tags, &plain[12..]].concat();
+            assert_eq!(ue_hash(&tagged, true), down);
+        }
+        // An authentication header of 12 octets, and destination options of 8, before UDP.
+        let extensions = [60, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, UDP, 0, 1, 4, 0, 0, 0, 0];
+        let mut frame = vec![0; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, AH, 64]);
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1].repeat(2));
+        frame.extend(extensions);
+        frame.extend(&plain[34..]);
+        assert_eq!(ue_hash(&frame, true), down);
+    }
 }

@@ -312,4 +312,11 @@ mod tests {
         assert_eq!(TcpView::new_checked(hex(&SYN.replace("7002", "4002"))), Err(Error::HeaderLength));
         assert_eq!(TcpView::new_checked(hex(&SYN.replace("7002", "f002"))), Err(Error::HeaderLength));
     }
+
+    #[test]
+    fn sets_the_checksum_alone() {
+        let mut bytes = hex(SYN);
+        TcpView::new_checked(&mut bytes).unwrap().set_checksum(0xabcd);
+        assert_eq!(bytes, hex(&SYN.replace("1234", "abcd")));
+    }
 }

@@ -252,4 +252,13 @@ mod tests {
         assert_eq!(view.checksum(), 0xffff);
         assert!(view.verify_checksum(SRC.into(), DST.into()));
     }
+
+    #[test]
+    fn sets_each_port_alone() {
+        let mut bytes = datagram();
+        let mut view = UdpView::new_checked(&mut bytes).unwrap();
+        view.set_src_port(1);
+        view.set_dst_port(2);
+        assert_eq!(bytes, hex("00010002000c0000aabbccdd00"));
+    }
 }

@@ -272,4 +272,13 @@ mod tests {
             let _ = (name(&octets, (len, len)), value(&octets, at), interest(&octets, len, at), data(&octets, len, at));
         }
     }
+
+    #[test]
+    fn a_value_is_where_its_length_says() {
+        assert_eq!(value(&[9, 7, 5, 1, 2, 3, 4, 5], 1), Some((3, 8)));
+        let long = [9, 7, 253, 1, 0, 0];
+        assert_eq!(value(&long, 1), Some((5, 5 + 256)));
+        assert_eq!(value(&[7, 253, 0, 252], 0), None, "it would fit into one octet");
+        assert_eq!((value(&[7, 254, 0, 1], 0), value(&[7, 5, 1], 0)), (None, None));
+    }
 }

@@ -190,6 +190,14 @@ mod tests {
         assert!(!name.is_prefix_of(&name.prefix(2)));
     }
 
+    #[test]
+    fn only_the_digest_of_data_is_one() {
+        let digest = |kind: u8| [&hex("080161")[..], &[kind, 32], &[7; 32]].concat();
+        assert!(Name::new(&digest(1)).unwrap().implicit_digest().is_some());
+        assert!(Name::new(&digest(2)).unwrap().implicit_digest().is_none());
+        assert!(Name::new(&hex("080161")).unwrap().implicit_digest().is_none());
+    }
+
     /// Conformance: NDN 0.3 Name | Component types are 1 to 65535, digests have 32 octets
     #[test]
     fn refuses_components_that_cannot_be() {
