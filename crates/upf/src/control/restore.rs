@@ -11,7 +11,7 @@
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -414,7 +414,7 @@ impl Upf {
         let policers =
             self.compile_and_commit(&state.cp_fseid, &mut state.rules, index, &nothing, &slots, now)?;
         self.finish_policers(policers, &state.rules);
-        self.remote_fteids.change(index, &BTreeSet::new(), &remote_fteids(&state.rules, &self.node.settings));
+        self.remote_fteids.change(index, &[], &remote_fteids(&state.rules, &self.node.settings));
         self.keep_drop_counts(index, slots.drops);
         state.watches = self.begin_watches(index, &state.rules, slots.monitors, now);
         let node = self.node.clone();
@@ -456,16 +456,16 @@ pub fn recorded_volume(record: &[u8]) -> Option<Volume> {
 
 /// Where the URRs of a session count.
 fn counters_of(state: &SessionState) -> Result<LiteMap<UrrId, Counter>, Rejection> {
-    let mut before_qos: BTreeMap<UsageSlot, bool> = BTreeMap::new();
-    for (id, meter) in &state.meters {
-        let is_before = state.rules.urrs.get(id).is_some_and(|urr| urr.information.before_qos);
-        *before_qos.entry(meter.slot).or_insert(true) &= is_before;
-    }
+    let is_before = |id: &UrrId| state.rules.urrs.get(id).is_some_and(|urr| urr.information.before_qos);
+    let all_before = |slot: UsageSlot| {
+        let mut of_slot = state.meters.iter().filter(|(_, meter)| meter.slot == slot);
+        of_slot.all(|(id, _)| is_before(id))
+    };
     let counter = |id: &UrrId| {
         let meter = state.meters.get(id).ok_or_else(|| {
             Rejection::new(Cause::SystemFailure, format!("URR {id} was recorded without its counter"))
         })?;
-        let before_qos = before_qos.get(&meter.slot).copied().unwrap_or_default();
+        let before_qos = all_before(meter.slot);
         let (slot, dropped, is_shared) = (meter.slot, meter.dropped, meter.is_shared);
         Ok((*id, Counter { slot, before_qos, dropped, is_shared, from: Volume::default() }))
     };
