@@ -1,6 +1,5 @@
 //! What a FAR does with packets of a PDR, compiled.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::counters::Counter;
@@ -162,9 +161,10 @@ fn exit_port(
         return None;
     }
     let forwarding = far.forwarding.as_ref()?;
-    let of_ports: BTreeSet<_> = node.settings.ports.iter().filter_map(|port| port.instance).collect();
-    let matters = of_ports.len() > 1;
+    let mut of_ports = node.settings.ports.iter().filter_map(|port| port.instance);
+    let first = of_ports.clone().next()?;
+    let matters = of_ports.clone().any(|other| other != first);
     // A name that nobody knows leaves the choice to the routes.
     let exit = matters.then(|| exit_instance(rules, node, pdr, forwarding).ok()).flatten()?;
-    of_ports.contains(&exit).then_some(exit)
+    of_ports.any(|instance| instance == exit).then_some(exit)
 }

@@ -68,7 +68,7 @@ impl Upf {
         }
         // Never zero: the upper half is not.
         let seid = Seid((self.issue() | 1 << 63) & !0xffff_ffff | u64::from(index.0));
-        self.remote_fteids.change(index, &BTreeSet::new(), &remote_fteids(&rules, &self.node.settings));
+        self.remote_fteids.change(index, &[], &remote_fteids(&rules, &self.node.settings));
         let inactivity = inactivity_timer.and_then(|timer| Inactivity::new(timer, 0, millis(now)));
         let paging = Paging::default();
         self.keep_drop_counts(index, slots.drops);

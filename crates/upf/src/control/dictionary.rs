@@ -32,6 +32,7 @@ pub(super) struct Dictionary {
     /// Room for [`Self::keep`], so that it allocates what it returns alone.
     bits: Vec<u8>,
     own: Vec<u8>,
+    kept: Vec<u8>,
 }
 
 impl Dictionary {
@@ -44,15 +45,15 @@ impl Dictionary {
         let best = sizes.min().filter(|(size, _)| *size < alone);
         let is_alike = best.is_some_and(|(size, _)| size * 100 <= alone * ALIKE_PERCENT);
         let entry = if is_alike { None } else { self.enter(rest) };
-        let Self { entries, bits, own } = self;
+        let Self { entries, bits, own, kept } = self;
         match entry.or(best.map(|(_, at)| at)) {
             Some(at) => {
                 let Entry { octets, users } = &mut entries[at];
                 *users += 1;
                 // There are no more of them.
-                write(u8::try_from(at + 1).unwrap_or(NONE), head, [rest, octets], [bits, own])
+                write(u8::try_from(at + 1).unwrap_or(NONE), head, [rest, octets], [bits, own, kept])
             }
-            None => write(NONE, head, [rest, &[]], [bits, own]),
+            None => write(NONE, head, [rest, &[]], [bits, own, kept]),
         }
     }
 
@@ -145,10 +146,16 @@ fn size(octets: &[u8], entry: &[u8]) -> usize {
     }
 }
 
-/// Writes a string, less an entry of its length or none, by way of room for its bits and its own octets.
-fn write(number: u8, head: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut Vec<u8>; 2]) -> Box<[u8]> {
+/// Writes a string, less an entry of its length or none, by way of room for its bits, its own octets and all of it.
+fn write(
+    number: u8,
+    head: &[u8],
+    [rest, entry]: [&[u8]; 2],
+    [bits, own, kept]: [&mut Vec<u8>; 3],
+) -> Box<[u8]> {
     bits.clear();
     own.clear();
+    kept.clear();
     for (at, eight) in (0..).step_by(8).zip(rest.chunks(8)) {
         let of_entry = entry.get(at..at + eight.len()).unwrap_or_default();
         let differing = word(eight) ^ word(of_entry);
@@ -160,8 +167,8 @@ fn write(number: u8, head: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut 
         bits.push(bits_of(&differing));
         own.extend(differing.into_iter().filter(|&octet| octet != 0));
     }
-    let mut kept = vec![number];
-    pack(head, &mut kept);
+    kept.push(number);
+    pack(head, kept);
     if number == NONE {
         // A string of 4 GiB is no session.
         kept.extend_from_slice(&u32::try_from(rest.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -169,7 +176,7 @@ fn write(number: u8, head: &[u8], [rest, entry]: [&[u8]; 2], [bits, own]: [&mut 
     kept.extend(bits.chunks(8).map(bits_of));
     kept.extend(bits.iter().filter(|&&octet| octet != 0));
     kept.extend_from_slice(own);
-    kept.into_boxed_slice()
+    kept.as_slice().into()
 }
 
 /// Up to eight octets as a number.

@@ -87,7 +87,7 @@ fn is_found_by_others(pdr: &Pdr, of_frames: Option<SessionIndex>) -> bool {
 }
 
 /// Adds the keys that a rule gives itself, if any.
-fn own_keys(
+pub(super) fn own_keys(
     settings: &NodeSettings,
     pdr: &Pdr,
     of_frames: Option<SessionIndex>,

@@ -278,7 +278,7 @@ impl Upf {
             network_instances: rules.network_instances().cloned().collect(),
             ue,
             local: local.into_iter().collect(),
-            remote: remote_fteids(rules, &self.node.settings).into_iter().collect(),
+            remote: remote_fteids(rules, &self.node.settings),
             rules: [rules.pdrs.len(), rules.fars.len(), rules.qers.len(), rules.urrs.len()],
             volume: self.session_volume(session),
             fdb: rules.ethernet.then(|| self.node.ethernet.fdb.of_session(session.index)),
@@ -486,7 +486,7 @@ impl SessionService for Upf {
         };
         let rules = &session.state.rules;
         let keys = all_keys(rules, &self.node.settings, index);
-        self.remote_fteids.change(index, &remote_fteids(rules, &self.node.settings), &BTreeSet::new());
+        self.remote_fteids.change(index, &remote_fteids(rules, &self.node.settings), &[]);
         self.wheel.set(index.0, None);
         self.dated.remove(&index);
         if let Some(kernel) = &mut self.kernel {

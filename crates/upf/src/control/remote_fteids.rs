@@ -1,7 +1,6 @@
 //! Which sessions send to a remote F-TEID. It is asked only when a peer says that it does not know a
 //! TEID (TS 29.281 7.3.1), so it may cost a look at the session, but little memory.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use hashbrown::HashTable;
@@ -55,21 +54,16 @@ impl RemoteFTeids {
         }
     }
 
-    /// Replaces the remote F-TEIDs of a session.
-    pub(super) fn change(
-        &mut self,
-        session: SessionIndex,
-        from: &BTreeSet<RemoteFTeid>,
-        to: &BTreeSet<RemoteFTeid>,
-    ) {
-        for gone in from.difference(to) {
+    /// Replaces the remote F-TEIDs of a session, each once and in order.
+    pub(super) fn change(&mut self, session: SessionIndex, from: &[RemoteFTeid], to: &[RemoteFTeid]) {
+        for gone in from.iter().filter(|end| to.binary_search(end).is_err()) {
             let user = self.user(*gone, session);
             self.paths.leave(gone.1);
             if let Ok(entry) = self.users.find_entry(user.spread(), |other| *other == user) {
                 entry.remove();
             }
         }
-        for new in to.difference(from) {
+        for new in to.iter().filter(|end| from.binary_search(end).is_err()) {
             let user = self.user(*new, session);
             self.paths.join(new.1);
             self.users.insert_unique(user.spread(), user, |user| user.spread());
@@ -92,22 +86,17 @@ mod tests {
     #[test]
     fn far_ends_find_their_sessions_until_they_change() {
         let remote_fteid = |teid, host| (Teid(teid), IpAddr::from([10, 0, 0, host]));
-        let set = |ends: &[RemoteFTeid]| ends.iter().copied().collect::<BTreeSet<_>>();
         let mut ends = RemoteFTeids::new(EchoSettings::default());
-        ends.change(SessionIndex(1), &set(&[]), &set(&[remote_fteid(1, 1), remote_fteid(2, 1)]));
-        ends.change(SessionIndex(2), &set(&[]), &set(&[remote_fteid(1, 1), remote_fteid(1, 2)]));
+        ends.change(SessionIndex(1), &[], &[remote_fteid(1, 1), remote_fteid(2, 1)]);
+        ends.change(SessionIndex(2), &[], &[remote_fteid(1, 1), remote_fteid(1, 2)]);
         let mut users = ends.candidates(remote_fteid(1, 1));
         users.sort();
         assert_eq!(users, [SessionIndex(1), SessionIndex(2)]);
         assert_eq!(ends.candidates(remote_fteid(1, 2)), [SessionIndex(2)]);
-        ends.change(
-            SessionIndex(1),
-            &set(&[remote_fteid(1, 1), remote_fteid(2, 1)]),
-            &set(&[remote_fteid(2, 1)]),
-        );
+        ends.change(SessionIndex(1), &[remote_fteid(1, 1), remote_fteid(2, 1)], &[remote_fteid(2, 1)]);
         assert_eq!(ends.candidates(remote_fteid(1, 1)), [SessionIndex(2)]);
-        ends.change(SessionIndex(2), &set(&[remote_fteid(1, 1), remote_fteid(1, 2)]), &set(&[]));
-        ends.change(SessionIndex(1), &set(&[remote_fteid(2, 1)]), &set(&[]));
+        ends.change(SessionIndex(2), &[remote_fteid(1, 1), remote_fteid(1, 2)], &[]);
+        ends.change(SessionIndex(1), &[remote_fteid(2, 1)], &[]);
         assert!(ends.users.is_empty());
         assert!(ends.paths.summaries(9).iter().all(|path| path.tunnels == 0));
     }

@@ -11,7 +11,7 @@
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,6 +23,7 @@ use litemap::LiteMap;
 use super::Upf;
 use super::change::ReplacedState;
 use super::counters::Counter;
+use super::keys::own_keys;
 use super::named::instance_named;
 use super::packed::PackedSessions;
 use super::paging::Paging;
@@ -54,6 +55,9 @@ pub struct RestoredSessions {
 const BATCH: usize = 256;
 /// Batches that wait for a thread at most.
 const BATCHES_AHEAD: usize = 4;
+/// Sessions whose memory is asked for together, before the first of them is put into the table: buckets, counters and records of
+/// so many stay in the first-level cache.
+const ASKED_TOGETHER: usize = 32;
 /// Threads that decode, by how many CPUs there are: the one that puts sessions into the table does not keep up with more.
 const DECODERS: [usize; 2] = [2, 3];
 
@@ -75,14 +79,16 @@ impl RecordBatch {
     }
 
     fn decode(&self, now: SystemTime) -> DecodedBatch {
+        // Sessions are large: they are not to be moved while it grows.
+        let mut sessions = Vec::with_capacity(self.ends.len());
         let mut begin = 0;
-        let sessions = self.ends.iter().map(|&(number, end)| {
+        for &(number, end) in &self.ends {
             let record = &self.octets[std::mem::replace(&mut begin, end)..end];
             let mut session = RecordedSession::read(number, record).map_err(|_| BadRecord(number))?.0;
             session.state.begin_anew(now);
-            Ok(session)
-        });
-        sessions.collect()
+            sessions.push(session);
+        }
+        Ok(sessions)
     }
 }
 
@@ -133,11 +139,12 @@ fn pack(
     mut sessions: PackedSessions,
     resumed: &Receiver<Vec<Session>>,
 ) -> (PackedSessions, Result<(), BadRecord>) {
-    let packed = resumed.iter().flatten().try_for_each(|session| {
+    let mut pack_one = |session: &Session| {
         let is_new = sessions.take_in(session.index);
-        sessions.pack(&session);
+        sessions.pack(session);
         is_new.then_some(()).ok_or(BadRecord(session.index.0.into()))
-    });
+    };
+    let packed = resumed.iter().try_for_each(|batch| batch.iter().try_for_each(&mut pack_one));
     (sessions, packed)
 }
 
@@ -299,13 +306,19 @@ impl Restoration<'_> {
         let batches = decoded.iter().cycle().map_while(|decoder| decoder.recv().ok());
         for batch in batches {
             let mut sessions = batch?;
-            sessions.retain_mut(|session| {
-                let goes_on = self.resume(session, now);
-                if !goes_on {
-                    given_up.push(session.index);
+            let before = given_up.len();
+            for together in sessions.chunks_mut(ASKED_TOGETHER) {
+                self.upf.ask_for(together);
+                for session in together {
+                    if !self.resume(session, now) {
+                        given_up.push(session.index);
+                    }
                 }
-                goes_on
-            });
+            }
+            let ended = &given_up[before..];
+            if !ended.is_empty() {
+                sessions.retain(|session| !ended.contains(&session.index));
+            }
             // It takes all; should it panic, that is seen when it is joined.
             let _ = to_packer.send(sessions);
         }
@@ -373,6 +386,23 @@ impl Upf {
         }
     }
 
+    /// Asks for the memory that is read and written when these sessions are put into the table.
+    fn ask_for(&mut self, sessions: &[Session]) {
+        let Self { node, reader, .. } = self;
+        let guard = reader.pin();
+        let stages = node.table.stages(&guard);
+        let mut keys = Vec::with_capacity(4 * sessions.len());
+        for session in sessions {
+            let of_frames = session.state.rules.ethernet.then_some(session.index);
+            for pdr in session.state.rules.pdrs.values() {
+                // What is wrong with a rule is said when it is compiled.
+                let _ = own_keys(&node.settings, pdr, of_frames, &mut keys);
+            }
+        }
+        keys.iter().for_each(|key| stages.ask(&stages.hash(key)));
+        sessions.iter().flat_map(Session::counters).for_each(|slot| node.usage.prefetch(slot));
+    }
+
     /// The UE addresses that a session was given, wherever their pools are now.
     fn claim_leases(&mut self, state: &SessionState) -> Vec<Lease> {
         if state.leases.is_empty() {
@@ -414,17 +444,17 @@ impl Upf {
         let policers =
             self.compile_and_commit(&state.cp_fseid, &mut state.rules, index, &nothing, &slots, now)?;
         self.finish_policers(policers, &state.rules);
-        self.remote_fteids.change(index, &BTreeSet::new(), &remote_fteids(&state.rules, &self.node.settings));
+        self.remote_fteids.change(index, &[], &remote_fteids(&state.rules, &self.node.settings));
         self.keep_drop_counts(index, slots.drops);
         state.watches = self.begin_watches(index, &state.rules, slots.monitors, now);
-        let node = self.node.clone();
+        let usage = &self.node.usage;
         for (id, meter) in &mut state.meters {
             if let Some(urr) = state.rules.urrs.get(id) {
-                meter.raise_counter(&node.usage);
-                meter.arm(urr, &node.usage, now);
+                meter.raise_counter(usage);
+                meter.arm(urr, usage, now);
             }
         }
-        session.arm_shared(&node.usage, now);
+        session.arm_shared(usage, now);
         self.set_times(session);
         Ok(())
     }
@@ -456,16 +486,16 @@ pub fn recorded_volume(record: &[u8]) -> Option<Volume> {
 
 /// Where the URRs of a session count.
 fn counters_of(state: &SessionState) -> Result<LiteMap<UrrId, Counter>, Rejection> {
-    let mut before_qos: BTreeMap<UsageSlot, bool> = BTreeMap::new();
-    for (id, meter) in &state.meters {
-        let is_before = state.rules.urrs.get(id).is_some_and(|urr| urr.information.before_qos);
-        *before_qos.entry(meter.slot).or_insert(true) &= is_before;
-    }
+    let is_before = |id: &UrrId| state.rules.urrs.get(id).is_some_and(|urr| urr.information.before_qos);
+    let all_before = |slot: UsageSlot| {
+        let mut of_slot = state.meters.iter().filter(|(_, meter)| meter.slot == slot);
+        of_slot.all(|(id, _)| is_before(id))
+    };
     let counter = |id: &UrrId| {
         let meter = state.meters.get(id).ok_or_else(|| {
             Rejection::new(Cause::SystemFailure, format!("URR {id} was recorded without its counter"))
         })?;
-        let before_qos = before_qos.get(&meter.slot).copied().unwrap_or_default();
+        let before_qos = all_before(meter.slot);
         let (slot, dropped, is_shared) = (meter.slot, meter.dropped, meter.is_shared);
         Ok((*id, Counter { slot, before_qos, dropped, is_shared, from: Volume::default() }))
     };

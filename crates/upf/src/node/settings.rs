@@ -239,28 +239,46 @@ impl NodeSettings {
         instance: Option<&NetworkInstance>,
         peer: Option<IpAddr>,
     ) -> Vec<IpAddr> {
-        let unfitness = |at: usize| {
-            let Some(scope) = self.endpoint_scopes.get(at) else { return 0 };
-            let near =
-                scope.subnet.zip(peer).is_some_and(|((network, len), peer)| is_within(peer, network, len));
-            let of_role = match interface {
-                Interface::Access => scope.access,
-                Interface::Core | Interface::N6Lan | Interface::VnInternal => scope.core,
-                Interface::CpFunction => true,
-            };
-            let of_instance = match (instance, &scope.instance) {
-                (Some(asked), Some(own)) if *asked.0 == **own => 0,
-                (_, None) => 1,
-                _ => 2,
-            };
-            u8::from(!near) * 8 + u8::from(!of_role) * 4 + of_instance
-        };
-        if let [only] = self.endpoints[..] {
-            return vec![only];
-        }
         let mut places: Vec<_> = (0..self.endpoints.len()).collect();
-        places.sort_by_key(|&at| unfitness(at));
+        places.sort_by_key(|&at| self.unfitness(at, interface, instance, peer));
         places.into_iter().map(|at| self.endpoints[at]).collect()
+    }
+
+    /// The first of [them](Self::endpoints_for) that is of the far end's family.
+    pub fn endpoint_towards(
+        &self,
+        interface: Interface,
+        instance: Option<&NetworkInstance>,
+        peer: IpAddr,
+    ) -> Option<EndpointId> {
+        let of_family =
+            (0..self.endpoints.len()).filter(|&at| self.endpoints[at].is_ipv4() == peer.is_ipv4());
+        // Of several that are as fit the first is taken.
+        let best = of_family.min_by_key(|&at| self.unfitness(at, interface, instance, Some(peer)))?;
+        self.endpoint(self.endpoints[best])
+    }
+
+    /// How little the endpoint at a place is what a tunnel would take.
+    fn unfitness(
+        &self,
+        at: usize,
+        interface: Interface,
+        instance: Option<&NetworkInstance>,
+        peer: Option<IpAddr>,
+    ) -> u8 {
+        let Some(scope) = self.endpoint_scopes.get(at) else { return 0 };
+        let near = scope.subnet.zip(peer).is_some_and(|((network, len), peer)| is_within(peer, network, len));
+        let of_role = match interface {
+            Interface::Access => scope.access,
+            Interface::Core | Interface::N6Lan | Interface::VnInternal => scope.core,
+            Interface::CpFunction => true,
+        };
+        let of_instance = match (instance, &scope.instance) {
+            (Some(asked), Some(own)) if *asked.0 == **own => 0,
+            (_, None) => 1,
+            _ => 2,
+        };
+        u8::from(!near) * 8 + u8::from(!of_role) * 4 + of_instance
     }
 
     /// The instance that answers to `name`; without a name the first.
@@ -319,6 +337,26 @@ mod tests {
         assert_eq!(first(Interface::Core, None, None), ip("10.9.0.1"));
         assert_eq!(first(Interface::Access, None, Some("10.9.0.7")), ip("10.9.0.1"), "where the peer is");
         assert_eq!(settings.endpoints_for(Interface::Core, None, None).len(), 3, "others still may serve");
+    }
+
+    #[test]
+    fn a_tunnel_begins_at_the_first_endpoint_of_the_far_ends_family() {
+        let mut settings = settings();
+        settings.endpoints.push(ip("fd00:9::1"));
+        let peers = ["10.3.0.9", "10.9.0.9", "10.3.1.9", "192.0.2.1", "fd00:9::2", "2001:db8::1"].map(ip);
+        for peer in peers {
+            for interface in [Interface::Access, Interface::Core, Interface::CpFunction] {
+                for instance in [None, Some(NetworkInstance("ran2".into()))] {
+                    let all = settings.endpoints_for(interface, instance.as_ref(), Some(peer));
+                    let first = all.into_iter().find(|own| own.is_ipv4() == peer.is_ipv4());
+                    let chosen = settings.endpoint_towards(interface, instance.as_ref(), peer);
+                    assert_eq!(chosen, first.and_then(|own| settings.endpoint(own)), "{peer} {interface:?}");
+                    assert!(chosen.is_some());
+                }
+            }
+        }
+        settings.endpoints.pop();
+        assert_eq!(settings.endpoint_towards(Interface::Access, None, ip("fd00:9::2")), None);
     }
 
     #[test]

@@ -309,6 +309,7 @@ fn what_cannot_be_had_any_more_is_refused_by_name_and_the_rest_goes_on() {
     (life, restored) = life.again(true, |_| Volume::default());
     assert_eq!((restored.restored, restored.refused.len()), (2, 1));
     assert!(restored.refused[0].1.to_string().contains("belongs to another session"));
+    assert_eq!(life.rig.upf.len(), 2, "it is no session any more");
     assert_eq!(life.pass(1001, "10.60.0.1"), [true; 2]);
     assert_eq!(life.charged(first).len(), 1);
     let (life, restored) = life.again(true, |_| Volume::default());
