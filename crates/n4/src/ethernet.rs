@@ -226,4 +226,16 @@ mod tests {
                 && !Mac([1, 0, 0, 0, 0, 1]).is_station()
         );
     }
+
+    #[test]
+    fn a_tag_has_each_part_in_its_bits() {
+        let parts = |tci| {
+            let VlanTag { vid, drop_eligible, priority } = VlanTag::of(tci);
+            (vid, drop_eligible, priority)
+        };
+        assert_eq!(parts(0x0064), (Some(100), Some(false), Some(0)));
+        assert_eq!(parts(0x1fff), (Some(4095), Some(true), Some(0)));
+        assert_eq!(parts(0xe000), (Some(0), Some(false), Some(7)));
+        assert_eq!(Mac([2, 0, 0, 0, 0, 7]).to_string(), "02:00:00:00:00:07");
+    }
 }

@@ -57,3 +57,30 @@ impl Steering {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_takes_the_place_of_what_it_names() {
+        let tunnel = OuterHeaderCreation { teid: crate::Teid(1), ipv4: None, ipv6: None };
+        let duplicate = Duplicate { tunnel, transport_level_marking: None };
+        let mut steering = Steering {
+            redirect: Some("http://here".into()),
+            policy: Some("gold".into()),
+            duplicates: vec![duplicate],
+            ..Steering::default()
+        };
+        let before = steering.clone();
+        steering.update(&Steering::default());
+        assert_eq!(steering, before, "nothing was named");
+        let other = Duplicate { transport_level_marking: Some(46), ..duplicate };
+        steering.update(&Steering {
+            policy: Some("silver".into()),
+            duplicates: vec![other],
+            ..Steering::default()
+        });
+        assert_eq!(steering, Steering { policy: Some("silver".into()), duplicates: vec![other], ..before });
+    }
+}

@@ -464,4 +464,23 @@ mod tests {
         }
         assert!(!Urr { monitoring_times: vec![monitoring_time()], ..Urr::default() }.may_stop());
     }
+
+    #[test]
+    fn the_whole_of_a_rule_makes_any_rule_that_one() {
+        let urr = Urr {
+            id: UrrId(9),
+            volume_quota: Some(VolumeThreshold { total: Some(4), ..VolumeThreshold::default() }),
+            monitoring_times: vec![monitoring_time()],
+            linked: vec![UrrId(1)],
+            information: MeasurementInformation { inactive: true, ..MeasurementInformation::default() },
+            ..Urr::default()
+        };
+        let mut made = Urr { id: urr.id, ..Urr::default() };
+        UpdateUrr::whole(&urr).apply(&mut made);
+        assert_eq!(made, urr);
+        let nothing = UpdateUrr::whole(&Urr::default());
+        assert!(
+            nothing.information.is_none() && nothing.linked.is_none() && nothing.monitoring_times.is_none()
+        );
+    }
 }
