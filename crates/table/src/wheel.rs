@@ -144,11 +144,7 @@ impl Wheel {
         // Once around and the first word again, for the ticks before `now` in it.
         (0..=words).find_map(|step| {
             let word = self.busy[(first + step) % words];
-            let word = match step {
-                0 => word >> bit << bit,
-                step if step == words => word & ((1 << bit) - 1),
-                _ => word,
-            };
+            let word = if step == 0 { word >> bit << bit } else { word };
             (word != 0).then(|| self.now - bit + step as u64 * 64 + u64::from(word.trailing_zeros()))
         })
     }
