@@ -97,5 +97,9 @@ mod tests {
     #[test]
     fn seeds_differ() {
         assert_ne!(Seed::random().hash(&7u32), Seed::random().hash(&7u32));
+        assert!(Seed::random().0.into_iter().all(|word| word > 1 && word % 2 == 1));
+        for all in [0, u64::MAX] {
+            assert!(!Seed::fixed(all).0.contains(&all), "a word that does not follow the seed");
+        }
     }
 }

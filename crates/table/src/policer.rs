@@ -457,4 +457,21 @@ mod tests {
     fn now_free(bucket: &TokenBucket) -> u64 {
         bucket.until.load(Ordering::Relaxed) >> FRACTION
     }
+
+    #[test]
+    fn what_was_taken_is_reckoned_once_and_in_bounds() {
+        let ahead = |ticks: u64, was: u64, cost: u64| {
+            let bucket = TokenBucket::new();
+            bucket.until.store(ticks, Ordering::Relaxed);
+            bucket.depth.store(100, Ordering::Relaxed);
+            bucket.byte_cost.store(cost, Ordering::Relaxed);
+            bucket.byte_cost_was.store(was, Ordering::Relaxed);
+            bucket.convert(Ticks(0));
+            bucket.until.load(Ordering::Relaxed)
+        };
+        assert_eq!(ahead(3, 2, 4), 6);
+        assert_eq!(ahead(3, 0, 4), 3, "another worker has done it");
+        assert_eq!(ahead(3, 2, 0), 3, "there is no limit now");
+        assert_eq!([ahead(3, 1, 1 << 62), ahead(100, 1, 1 << 62)], [u64::MAX >> 2; 2]);
+    }
 }

@@ -156,6 +156,18 @@ fn segments_are_split_early_and_full_in_the_end() {
 }
 
 #[test]
+fn keys_that_come_and_go_split_nothing() {
+    let domain = Domain::new();
+    let table = Table::new(&domain, KEYS_MAX).unwrap();
+    let start = table.memory().slots;
+    for key in 0..u64::from(KEYS_MAX) {
+        table.insert(key, ()).unwrap();
+        assert!(table.remove(&key));
+    }
+    assert_eq!(table.memory().slots, start);
+}
+
+#[test]
 #[cfg(not(miri))] // Miri takes all memory at once.
 fn memory_follows_use() {
     let domain = Domain::new();

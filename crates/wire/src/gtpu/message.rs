@@ -282,6 +282,12 @@ mod tests {
             assert_eq!(Message::parse(&hex(bytes)), Err(Error::Element), "{bytes}");
         }
         assert_eq!(Message::parse(&hex("30ff0000000003e8")), Err(Error::MessageType));
+        let sequenced = hex("321a001000000000 00000040 100000dead 8500040a640301");
+        let parsed = Message::parse(&sequenced);
+        assert!(
+            matches!(parsed, Ok(Message::ErrorIndication { udp_port: None, .. })),
+            "no extension: {parsed:?}"
+        );
         let private = hex("3202000c00000000 12340000 0e00 ff0003000001");
         assert!(Message::parse(&private).is_ok(), "a private extension passes");
     }
