@@ -238,4 +238,12 @@ mod tests {
         assert_eq!(parts(0xe000), (Some(0), Some(false), Some(7)));
         assert_eq!(Mac([2, 0, 0, 0, 0, 7]).to_string(), "02:00:00:00:00:07");
     }
+
+    #[test]
+    fn traffic_is_what_came_and_what_went() {
+        let some = || vec![MacList { addresses: vec![Mac([2, 0, 0, 0, 0, 7])], c_tag: None, s_tag: None }];
+        let traffic = |detected, removed| EthernetTraffic { detected, removed };
+        assert!(traffic(vec![], vec![]).is_empty());
+        assert!(!traffic(some(), vec![]).is_empty() && !traffic(vec![], some()).is_empty());
+    }
 }

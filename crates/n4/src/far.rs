@@ -198,4 +198,19 @@ mod tests {
         assert_eq!(flags(ApplyAction::BUFFER), (false, false, true, false));
         assert_eq!(flags(ApplyAction::BUFFER_AND_NOTIFY), (false, false, true, true));
     }
+
+    #[test]
+    fn an_update_of_a_bar_changes_what_it_names() {
+        let second = Duration::from_secs(1);
+        let mut bar = BufferingRule { duration: Some(second), ..BufferingRule::default() };
+        let mut update = UpdateBar { suggested_packets: Some(3).into(), ..UpdateBar::default() };
+        update.apply(&mut bar);
+        assert_eq!((bar.suggested_packets, bar.duration), (Some(3), Some(second)));
+        update =
+            UpdateBar { duration: Change::Remove, extended_packets: Some(9).into(), ..UpdateBar::default() };
+        update.notification_delay = Some(second).into();
+        update.apply(&mut bar);
+        assert_eq!((bar.suggested_packets, bar.duration), (Some(3), None));
+        assert_eq!((bar.extended_packets, bar.notification_delay), (Some(9), Some(second)));
+    }
 }

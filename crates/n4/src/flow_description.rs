@@ -231,6 +231,7 @@ mod tests {
             ("permit out 256 from any to any", "unknown protocol"),
             ("permit out ip from any", "`to` expected"),
             ("permit out ip from 1.2.3.4/33 to any", "the prefix is longer than the address"),
+            ("permit out ip from ::/129 to any", "the prefix is longer than the address"),
             ("permit out ip from 1.2.3.4/+8 to any", "the prefix length is not a number"),
             ("permit out ip from any 9-5 to any", "a port range runs backwards"),
             ("permit out ip from any 70000 to any", "a port is not a number of 0 to 65535"),

@@ -116,4 +116,11 @@ mod tests {
         assert!(!FramedRoute::of([0, 0, 0, 0].into(), 0).contains(Ipv6Addr::LOCALHOST.into()));
         assert!(FramedRoute::of(Ipv6Addr::UNSPECIFIED.into(), 0).contains(Ipv6Addr::LOCALHOST.into()));
     }
+
+    #[test]
+    fn a_network_is_as_long_as_it_was_given() {
+        let route = FramedRoute::of([10, 1, 2, 3].into(), 16);
+        assert_eq!((route.network(), route.len()), ([10, 1, 0, 0].into(), 16));
+        assert_eq!(FramedRoute::of([10, 1, 2, 3].into(), 77).len(), 32);
+    }
 }

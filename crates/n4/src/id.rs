@@ -104,3 +104,16 @@ impl fmt::Display for RuleId {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_read_as_an_operator_writes_it() {
+        assert_eq!(Teid(0x3ef).to_string(), "0x000003ef");
+        assert_eq!(NetworkInstance("internet".into()).to_string(), "internet");
+        assert_eq!(RuleId::Pdr(PdrId(7)).to_string(), "PDR 7");
+        assert_eq!(RuleId::Srr(SrrId(1)).to_string(), "SRR 1");
+    }
+}

@@ -255,15 +255,25 @@ mod tests {
     #[test]
     fn what_is_chosen_here_is_not_given() {
         assert_eq!((ChooseOr::Given(7).given(), ChooseOr::<u8>::Choose.given()), (Some(7), None));
+        let fteid = FTeid { teid: Teid(7), ipv4: None, ipv6: None };
+        assert_eq!(LocalFTeid::Given(fteid).given(), Some(fteid));
     }
 
     #[test]
     fn a_prefix_has_the_addresses_with_its_first_bits() {
         let prefix = Ipv6Prefix::of("2001:db8::77".parse().unwrap(), 64);
         assert_eq!(prefix.addr, "2001:db8::".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(prefix.to_string(), "2001:db8::/64");
         assert!(prefix.contains("2001:db8::1:2:3:4".parse().unwrap()));
         assert!(!prefix.contains("2001:db8:0:1::1".parse().unwrap()));
         assert!(Ipv6Prefix::of(prefix.addr, 0).contains("ff02::2".parse().unwrap()));
         assert!(!Ipv6Prefix::of(prefix.addr, 200).contains("2001:db8::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn tags_are_taken_off_frames_alone() {
+        use OuterHeaderRemoval::{BothTags, GtpUUdpIp, GtpUUdpIpv4, GtpUUdpIpv6, ServiceTag};
+        let all = [GtpUUdpIpv4, GtpUUdpIpv6, GtpUUdpIp, ServiceTag, BothTags];
+        assert_eq!(all.map(OuterHeaderRemoval::tags), [0, 0, 0, 1, 2]);
     }
 }

@@ -140,4 +140,9 @@ mod tests {
         assert!(UrlPattern::parse("example.com").unwrap().matches(b"example.com", None));
         assert_eq!(UrlPattern::parse("http:///x"), None);
     }
+
+    #[test]
+    fn an_application_is_named_as_it_was_sent() {
+        assert_eq!(ApplicationId("video".into()).to_string(), "video");
+    }
 }

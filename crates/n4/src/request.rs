@@ -536,4 +536,19 @@ mod tests {
         ];
         assert!(events.iter().all(|event| event.seid() == seid));
     }
+
+    #[test]
+    fn an_outcome_is_of_its_request() {
+        let outcomes =
+            || [Outcome::Modified(Modified::default()), Outcome::Deleted(DeletionResponse::default())];
+        assert_eq!(outcomes().map(|outcome| outcome.modified().is_some()), [true, false]);
+        assert_eq!(outcomes().map(|outcome| outcome.deleted().is_some()), [false, true]);
+    }
+
+    #[test]
+    fn causes_have_the_values_of_the_standard() {
+        assert_eq!(Cause::RequestRejected.value(), 64);
+        assert_eq!(Cause::NoEstablishedAssociation.value(), 72);
+        assert_eq!(Cause::UnknownApplicationId.value(), 81);
+    }
 }
