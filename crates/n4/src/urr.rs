@@ -192,6 +192,19 @@ pub struct MonitoringTime {
 }
 
 impl MonitoringTime {
+    /// A time that tells usage before from usage after, with no threshold or quota of its own.
+    pub const fn at(at: SystemTime) -> Self {
+        Self {
+            at,
+            volume_threshold: None,
+            time_threshold: None,
+            event_threshold: None,
+            volume_quota: None,
+            time_quota: None,
+            event_quota: None,
+        }
+    }
+
     /// What it changes of a rule when it comes.
     pub fn subsequent(&self, id: UrrId) -> UpdateUrr {
         UpdateUrr {
@@ -399,17 +412,7 @@ impl UpdateUrr {
 mod tests {
     use super::*;
 
-    fn monitoring_time() -> MonitoringTime {
-        MonitoringTime {
-            at: SystemTime::UNIX_EPOCH,
-            volume_threshold: None,
-            time_threshold: None,
-            event_threshold: None,
-            volume_quota: None,
-            time_quota: None,
-            event_quota: None,
-        }
-    }
+    const TIME: MonitoringTime = MonitoringTime::at(SystemTime::UNIX_EPOCH);
 
     #[test]
     fn notices_measure_nothing() {
@@ -430,7 +433,7 @@ mod tests {
             volume_quota: Some(volume(4)),
             time_quota: Some(seconds(5)),
             event_quota: Some(6),
-            ..monitoring_time()
+            ..TIME
         };
         let mut urr = Urr { id: UrrId(9), quota_holding_time: Some(seconds(7)), ..Urr::default() };
         let update = time.subsequent(urr.id);
@@ -458,11 +461,11 @@ mod tests {
         for (volume_quota, time_quota, event_quota) in quotas {
             let now = Urr { volume_quota, time_quota, event_quota, ..Urr::default() };
             assert!(now.has_quota() && now.may_stop());
-            let later = MonitoringTime { volume_quota, time_quota, event_quota, ..monitoring_time() };
-            let later = Urr { monitoring_times: vec![monitoring_time(), later], ..Urr::default() };
+            let later = MonitoringTime { volume_quota, time_quota, event_quota, ..TIME };
+            let later = Urr { monitoring_times: vec![TIME, later], ..Urr::default() };
             assert!(!later.has_quota() && later.may_stop());
         }
-        assert!(!Urr { monitoring_times: vec![monitoring_time()], ..Urr::default() }.may_stop());
+        assert!(!Urr { monitoring_times: vec![TIME], ..Urr::default() }.may_stop());
     }
 
     #[test]
@@ -470,7 +473,7 @@ mod tests {
         let urr = Urr {
             id: UrrId(9),
             volume_quota: Some(VolumeThreshold { total: Some(4), ..VolumeThreshold::default() }),
-            monitoring_times: vec![monitoring_time()],
+            monitoring_times: vec![TIME],
             linked: vec![UrrId(1)],
             information: MeasurementInformation { inactive: true, ..MeasurementInformation::default() },
             ..Urr::default()

@@ -159,15 +159,7 @@ fn what_arrived_after_all_is_not_told_again() {
 #[test]
 fn usage_before_and_after_a_monitoring_time_stays_told_apart() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_002);
-    let time = MonitoringTime {
-        at,
-        volume_threshold: None,
-        time_threshold: None,
-        event_threshold: None,
-        volume_quota: None,
-        time_quota: None,
-        event_quota: None,
-    };
+    let time = MonitoringTime::at(at);
     let urr =
         Urr { monitoring_times: vec![time], volume_threshold: threshold(5 * PACKET), ..Bench::volume() };
     let mut bench = Bench::new(urr);

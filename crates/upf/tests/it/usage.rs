@@ -361,15 +361,8 @@ fn quotas_end_when_they_lie_unused_and_when_they_are_too_old() {
 #[test]
 fn usage_before_and_after_the_monitoring_time_is_told_apart() {
     let at = |second: u64| SystemTime::UNIX_EPOCH + seconds(1_800_000_000 + second);
-    let time = |second, volume_threshold| MonitoringTime {
-        at: at(second),
-        volume_threshold,
-        time_threshold: None,
-        event_threshold: None,
-        volume_quota: None,
-        time_quota: None,
-        event_quota: None,
-    };
+    let time =
+        |second, volume_threshold| MonitoringTime { volume_threshold, ..MonitoringTime::at(at(second)) };
     let rule = Urr {
         volume_threshold: Some(total(1000)),
         monitoring_times: vec![time(10, Some(total(300))), time(100, None), time(200, None)],
@@ -401,13 +394,8 @@ fn usage_before_and_after_the_monitoring_time_is_told_apart() {
 fn a_subsequent_quota_stops_traffic_that_had_none_before() {
     let rule = Urr {
         monitoring_times: vec![MonitoringTime {
-            at: SystemTime::UNIX_EPOCH + seconds(1_800_000_010),
-            volume_threshold: None,
-            time_threshold: None,
-            event_threshold: None,
             volume_quota: Some(total(300)),
-            time_quota: None,
-            event_quota: None,
+            ..MonitoringTime::at(SystemTime::UNIX_EPOCH + seconds(1_800_000_010))
         }],
         ..urr(VOLUME, &[ReportingTriggers::VOLQU])
     };
