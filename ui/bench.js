@@ -48,7 +48,7 @@ async function read(file) {
   // Some benches write records alone.
   if (Array.isArray(result)) result = { results: result };
   if (!isObject(result)) throw new Error(`${file.name} is no result of a bench: it has no fields.`);
-  return { name: file.name, result };
+  return { name: file.name, said: new Map(flat(result)), sections: sections(result) };
 }
 
 /** What a bench measured of one kind: records, what each is of, and which figures they have. */
@@ -62,7 +62,7 @@ function section(name, records) {
   return { name, rows, what, same, figures: names.filter((column) => !says(column)) };
 }
 
-function sections({ result }) {
+function sections(result) {
   return Object.entries(result)
     .filter(([, value]) => Array.isArray(value) && value.some(isObject))
     .map(([name, records]) => section(name, records));
@@ -115,22 +115,18 @@ function drawnSection({ name, rows, what, same, figures }, others) {
 
 /** What a report says of the whole: machine, run, and figures of no list. */
 function whatIsSaid() {
-  const all = reports.map(({ result }) => new Map(flat(result)));
-  const names = [...new Set(all.flatMap((said) => [...said.keys()]))];
-  const rows = names.map((name) => [words(name), ...all.map((said) => (said.has(name) ? text(said.get(name)) : ""))]);
-  return h("details", { open: !reports.some((report) => sections(report).length) },
+  const names = [...new Set(reports.flatMap(({ said }) => [...said.keys()]))];
+  const rows = names.map((name) => [words(name), ...reports.map(({ said }) => (said.has(name) ? text(said.get(name)) : ""))]);
+  return h("details", { open: !reports.some((report) => report.sections.length) },
     h("summary", {}, "Machine and run"),
     table("What holds for all of it", ["", ...reports.map(({ name }) => name)], rows));
 }
 
 function drawn() {
   if (!reports.length) return [];
-  const others = reports.slice(1).map((report) => new Map(sections(report).map((found) => [found.name, found])));
-  const found = sections(reports[0]);
-  return [
-    whatIsSaid(),
-    ...found.flatMap((own) => drawnSection(own, others.map((other) => other.get(own.name)))).filter(Boolean),
-  ];
+  const [first, ...others] = reports;
+  const beside = (name) => others.map((other) => other.sections.find((found) => found.name === name));
+  return [whatIsSaid(), ...first.sections.flatMap((own) => drawnSection(own, beside(own.name))).filter(Boolean)];
 }
 
 export async function bench() {

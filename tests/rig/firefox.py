@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.browser import Browser
+from rig.net import wait_until
 
 _NAMES = ("firefox-esr", "firefox")
 #: It takes no narrower window.
@@ -132,8 +132,5 @@ def firefox(profile: Path) -> Iterator[Firefox]:
 def _port(profile: Path) -> int:
     """Where it listens, once it does."""
     file = profile / "MarionetteActivePort"
-    deadline = time.monotonic() + 60
-    while not (file.exists() and file.read_text()):
-        assert time.monotonic() < deadline, "Firefox does not listen"
-        time.sleep(0.05)
+    wait_until(lambda: file.exists() and file.read_text(), "Firefox listens")
     return int(file.read_text())
