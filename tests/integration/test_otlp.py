@@ -112,7 +112,7 @@ def test_each_procedure_is_a_trace(
     }
     collector.wait("PFCP Association Release")
     at = began
-    journal = ["wait_for_journal"] if durability == "disk" else []
+    waited = 0
     for sequence, (name, kind) in enumerate(names.items(), 1):
         [root] = collector.spans(name)
         assert (root["parent"], root["kind"], root["status"]) == ("", "SERVER", [0, ""])
@@ -133,13 +133,13 @@ def test_each_procedure_is_a_trace(
             assert of["pfcp.up_seid"] == f"{session.up_seid:#018x}"
             assert of["pfcp.ue_address"] == UE
         told = [part for part in parts(collector, root) if part != "wait_for_workers"]
-        durable = journal if kind != UPDATE or "wait_for_journal" in told else []
-        assert told in (
-            ["decode", "apply", "encode", "send"],
-            ["decode", "apply", "encode", *durable, "send"],
-        )
-        if kind == 50:
-            assert told == ["decode", "apply", "encode", *journal, "send"]
+        if "wait_for_journal" in told:
+            told.remove("wait_for_journal")
+            waited += 1
+            assert parts(collector, root)[-2:] == ["wait_for_journal", "send"]
+        assert told == ["decode", "apply", "encode", "send"]
+    # A disk can be done before the node looks, once.
+    assert waited > 0 if durability == "disk" else waited == 0
     [establishment] = collector.spans("PFCP Session Establishment")
     counts = {name: value for name, value in establishment["attributes"].items() if name.endswith("created")}
     assert counts == {"pfcp.pdr.created": 2, "pfcp.far.created": 2}
