@@ -6,7 +6,6 @@ addresses that no UE has, for N6. It prints how many datagrams went out.
 
 from __future__ import annotations
 
-import ctypes
 import random
 import socket
 import struct
@@ -15,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 from rig.gtpu import G_PDU, gtpu, ipv4, udp
+from rig.sniff import keep_first
 
 #: Datagrams made beforehand, sent again and again.
 STOCK = 2048
@@ -22,9 +22,6 @@ STOCK = 2048
 AT_ONCE = 64
 #: TEIDs from here on are given to nobody in a run: a node would have to give two billion before.
 UNKNOWN_TEID = 0xF000_0000
-
-#: Of <linux/filter.h> and <asm/socket.h>.
-SO_ATTACH_FILTER, BPF_RET = 26, 0x06
 
 PFCP_SEEDS = (
     bytes.fromhex("2001000c0000010000600004e8000000"),
@@ -67,12 +64,6 @@ def unknown_ues(chance: random.Random) -> list[tuple[str, int]]:
     return [(f"10.60.{chance.randrange(64, 128)}.{chance.randrange(256)}", 9) for _ in range(STOCK)]
 
 
-def take_nothing(taker: socket.socket) -> None:
-    """Answers are dropped before they fill the socket: the kernel would count them as lost."""
-    program = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RET, 0, 0, 0))
-    taker.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
-
-
 def main() -> None:
     """Send, and print how many datagrams went out."""
     kind, source, seconds, per_second, seed = sys.argv[1:]
@@ -87,7 +78,8 @@ def main() -> None:
     }[kind]
     sent, pace, began = 0, int(per_second), time.monotonic()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        take_nothing(sender)
+        # Answers are dropped before they fill the socket: the kernel would count them as lost.
+        keep_first(sender, 0)
         sender.bind((source, 0))
         while (elapsed := time.monotonic() - began) < float(seconds):
             if sent > pace * elapsed:
