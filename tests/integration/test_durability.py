@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from conftest import Attach
 from rig.failing_disk import FailingDisk
 from rig.kills import Kills, kill_often
-from rig.net import UE_IPV4, UE_IPV6, Topology, run, wait_until
-from rig.node import Node
+from rig.net import UE_IPV4, UE_IPV6, NetError, Topology, run, wait_until
+from rig.node import LISTEN, Node
+from rig.pfcp import ControlPlane, downlink, message, to_access, to_core, uplink
+from rig.target import SMF
 from test_traffic import ping
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
@@ -73,6 +77,38 @@ def test_sessions_go_on_after_the_process_ended(
     node.stop()
     start(node, signal.SIGKILL, durability)
     assert sessions(node) == 0, "what was deleted does not come back"
+
+
+def test_requests_wait_in_sockets_of_the_service_manager(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """What comes while the node is away is answered by the next."""
+    given = [net.upf.socket(address, 8805) for address in LISTEN]
+    unknown = net.upf.socket("10.100.4.1", 9)
+    with ExitStack() as open_sockets:
+        for one in (*given, unknown):
+            open_sockets.enter_context(one)
+        node = Node(binary, net.upf, tmp_path, durability="process", given=(*given, unknown)).start()
+        assert "address=10.100.4.1:9" in node.log.read_text()
+        smf = open_sockets.enter_context(closing(ControlPlane(net.ran, SMF)))
+        assert smf.set_up().cause == 1
+        sessions = [
+            smf.establish(uplink(), downlink(f"10.60.0.{ue}"), to_core(), to_access(ue)) for ue in (1, 2)
+        ]
+        for session in sessions:
+            node.stop(signal.SIGKILL)
+            sequence = smf.next()
+            smf.send(message(54, sequence, seid=session.up_seid))
+            node.start()
+            assert smf.answer_to(sequence).cause == 1
+        node.stop()
+
+
+def test_a_socket_of_another_kind_is_refused(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """By a message that says which are understood."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as given:
+        node = Node(binary, net.upf, tmp_path, given=(given,))
+        with pytest.raises(NetError, match="ListenDatagram= and ListenStream= with an IP address"):
+            node.start()
+        assert node.stop() == 1
 
 
 @BOTH

@@ -16,7 +16,7 @@ from conftest import Attach
 from rig.flow import flow
 from rig.gre import LEFT, RIGHT, Remover, Wire
 from rig.net import FAR, UE_IPV4, UE_IPV6, Namespace, NetError, Topology, run, wait_until
-from rig.node import Node
+from rig.node import LISTEN, Node
 from test_durability import sessions
 from test_gre import DATAPATHS
 from test_hitless import hitless, pins
@@ -152,15 +152,18 @@ def test_a_program_that_cannot_start_changes_nothing(
     assert usage["uplink_packets"] == usage["downlink_packets"] >= 17
 
 
+@pytest.mark.parametrize("is_given", [False, True])
 def test_a_program_that_fails_late_costs_a_restart(
-    binary: Path, net: Topology, tmp_path: Path, ends: list[Node], attach: Attach
+    binary: Path, net: Topology, tmp_path: Path, ends: list[Node], attach: Attach, is_given: bool
 ) -> None:
     """When the ports are left already, the old process begins anew, with all sessions."""
-    node = Node(binary, net.upf, tmp_path, durability="process", more=QUIET).start()
+    given = [net.upf.socket(address, 8805) for address in LISTEN] if is_given else []
+    node = Node(binary, net.upf, tmp_path, durability="process", more=QUIET, given=tuple(given)).start()
     ends.append(node)
     attach("--ues 5 --tuns 1")
-    # One that has taken over itself is no other.
-    assert upgrade(node)[0] == 0
+    if not is_given:
+        # One that has taken over itself is no other.
+        assert upgrade(node)[0] == 0
     code, said = upgrade(node, program=fake(tmp_path, '"Freeze"', '"Leave"'))
     assert code == 1
     assert "has ended" in said

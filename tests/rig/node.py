@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,8 @@ class Node:
     #: What forwards, where `node` does not say it; nothing for the default.
     datapath: str = "engine"
     environment: dict[str, str] = field(default_factory=dict)
+    #: Sockets of its service manager.
+    given: tuple[socket.socket, ...] = ()
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -118,9 +121,10 @@ class Node:
         file = self.folder / "kaido.toml"
         file.write_text(self.config)
         with self.log.open("a") as log:
-            command = (str(self.binary), "run", "-c", str(file))
+            command = (*self._given(), str(self.binary), "run", "-c", str(file))
+            given = [one.fileno() for one in self.given]
             self.process = self.space.start(
-                *command, stdout=log, stderr=log, env=os.environ | self.environment
+                *command, stdout=log, stderr=log, env=os.environ | self.environment, pass_fds=given
             )
         try:
             wait_until(lambda: self.ended() or self.ask("status") is not None, "the node does not answer")
@@ -129,6 +133,14 @@ class Node:
         if self.ended():
             raise NetError(f"the node ended at once; its log:\n{self.log.read_text()}")
         return self
+
+    def _given(self) -> tuple[str, ...]:
+        """What comes before the command, so that it has the sockets by the protocol of sd_listen_fds(3)."""
+        if not self.given:
+            return ()
+        own = " ".join(f"{at}<&{given.fileno()}" for at, given in enumerate(self.given, 3))
+        told = f"LISTEN_PID=$$ LISTEN_FDS={len(self.given)}"
+        return "bash", "-c", f'exec {own}; {told} exec "$@"', "bash"
 
     def ended(self) -> bool:
         """Whether the process is gone."""

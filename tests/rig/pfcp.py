@@ -267,6 +267,10 @@ class ControlPlane:
     def ask_raw(self, octets: bytes, sequence: int) -> Answer:
         """Send octets and return the answer with a sequence number."""
         self.send(octets)
+        return self.answer_to(sequence)
+
+    def answer_to(self, sequence: int) -> Answer:
+        """Wait for the answer with a sequence number."""
         deadline = time.monotonic() + ANSWER_S
         while (left := deadline - time.monotonic()) > 0:
             try:
@@ -275,7 +279,7 @@ class ControlPlane:
                 break
             if answer.sequence == sequence:
                 return answer
-        raise NetError(f"no answer to {octets.hex()}")
+        raise NetError(f"no answer to request {sequence}")
 
     def silence(self) -> bool:
         """Whether nothing has come and nothing comes."""

@@ -24,6 +24,7 @@ pub mod ethtool;
 pub mod file;
 pub mod frames;
 pub mod function;
+mod given;
 pub mod group;
 pub mod http;
 pub mod init;

@@ -25,6 +25,7 @@ use crate::config::{ControlConfig, DEFAULT_SOCKET, SocketAddress};
 use crate::control::{self, Control, FunctionPeer};
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
+use crate::given::GivenSockets;
 use crate::group;
 use crate::http::{
     ApiSocket, Asking, ControlSocket, Door, Pending, Server, Sources, TcpSockets, asking, openapi,
@@ -36,7 +37,7 @@ use crate::reload::Reloader;
 use crate::sandbox;
 use crate::signals::{hangup_flag, stop_flag};
 use crate::start_fault::StartFault;
-use crate::takeover::Takeover;
+use crate::takeover::{SocketKind, Takeover};
 use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, TAKES_OVER, Upgrade};
 
 /// Runs a node until SIGTERM or SIGINT.
@@ -44,6 +45,7 @@ use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, TAKES_OVER, Upgr
 /// # Errors
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config, reloader: Reloader<'_>) -> miette::Result<()> {
+    let given = Arc::new(GivenSockets::take().map_err(|error| miette!("{error}"))?);
     start_log(&config.base);
     let is_restricted = config.functions.iter().all(|function| function.base().is_restricted());
     if is_restricted {
@@ -51,14 +53,14 @@ pub(crate) fn run(config: &Config, reloader: Reloader<'_>) -> miette::Result<()>
     }
     let stop = stop_flag()?;
     let before = Before::find(config.functions.len(), &stop)?.map(Arc::new);
-    let ended = Node::open(config, stop, before.clone(), is_restricted)
+    let ended = Node::open(config, stop, before.clone(), given.clone(), is_restricted)
         .and_then(|node| node.run(&config.functions, reloader));
     if let (Some(before), Err(why)) = (before, &ended) {
         before.fail(why);
     }
     let ended = ended.and_then(|next| match next {
         AfterRun::Ends => Ok(()),
-        AfterRun::Restart(why) => Err(begin_anew(&why)),
+        AfterRun::Restart(why) => Err(begin_anew(&why, &given)),
     });
     // Nothing is left but to return the memory: whoever reads this finds no thread, socket or program of the node's.
     if ended.is_ok() {
@@ -76,11 +78,20 @@ enum AfterRun {
 }
 
 /// Begins anew, with what is in the store; returns only where that cannot be.
-fn begin_anew(why: &str) -> miette::Report {
+fn begin_anew(why: &str, given: &GivenSockets) -> miette::Report {
+    let sockets = match given.for_next() {
+        Ok(sockets) => sockets,
+        Err(error) => return miette!("the program cannot begin anew: {error}"),
+    };
     let arguments = std::env::args_os().skip(1);
     let mut program = Command::new("/proc/self/exe");
     // It may have taken over itself before.
-    program.args(arguments).env_remove(TAKES_OVER).env(FAILED_UPGRADE, why).envs(sandbox::for_next());
+    program
+        .args(arguments)
+        .env_remove(TAKES_OVER)
+        .env(FAILED_UPGRADE, why)
+        .envs(sandbox::for_next())
+        .envs(sockets);
     let error = program.exec();
     miette!("the program cannot begin anew: {error}")
 }
@@ -99,6 +110,8 @@ struct Node {
     _kept: Vec<Arc<OwnedFd>>,
     /// The node that this one takes over from.
     before: Option<Arc<Before>>,
+    /// The service manager's sockets.
+    given: Arc<GivenSockets>,
     /// Threads give up what they have no use for.
     is_restricted: bool,
 }
@@ -118,16 +131,18 @@ impl Node {
         config: &Config,
         stop: Arc<AtomicBool>,
         before: Option<Arc<Before>>,
+        given: Arc<GivenSockets>,
         is_restricted: bool,
     ) -> miette::Result<Self> {
         let base = &config.base;
-        let takeover = before.as_ref().map_or_else(Arc::default, |before| before.takeover().clone());
+        let alone = || Arc::new(Takeover::with_given(given.clone()));
+        let takeover = before.as_ref().map_or_else(alone, |before| before.takeover().clone());
         // Before anything of the network is touched: a second node is noticed here.
         let control = listen(&base.control, &takeover)?;
         let mut kept = vec![keep(&takeover, &control_name(&base.control.socket), control.as_fd())?];
         let mut tcp = |field, address: SocketAddr| -> miette::Result<TcpListener> {
             let name = format!("socket of {field} at {address}");
-            let listener = match takeover.descriptor(&name)? {
+            let listener = match takeover.socket(&name, SocketKind::Stream, address)? {
                 Some(waiting) => TcpListener::from(waiting),
                 None => TcpListener::bind(address).map_err(|error| StartFault::Listen {
                     field,
@@ -146,7 +161,7 @@ impl Node {
         let sockets = TcpSockets { metrics, api: api.map_err(|why| miette!("{why}"))? };
         let pool = crate::frames::open(config, &takeover)?;
         let socket = base.control.socket.clone();
-        Ok(Self { stop, control, socket, sockets, pool, takeover, _kept: kept, before, is_restricted })
+        Ok(Self { stop, control, socket, sockets, pool, takeover, _kept: kept, before, given, is_restricted })
     }
 
     /// Starts the functions, each in a thread, and answers for them until all have ended.
@@ -274,6 +289,9 @@ impl Node {
             reloader,
             hung_up,
         };
+        for address in self.given.unused() {
+            tracing::warn!(%address, "the service manager has a socket there, and no setting asks for it");
+        }
         match &self.before {
             // From here on the other process ends: it tells the service manager.
             Some(before) => {

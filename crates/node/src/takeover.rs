@@ -23,6 +23,9 @@ use miette::Diagnostic;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::given::GivenSockets;
+pub use crate::given::SocketKind;
+
 /// What a node offers; its descriptors come beside it, in this order: the frames, the sockets, the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortsOffer {
@@ -135,6 +138,8 @@ struct Inner {
     /// Programs on interfaces.
     programs: Vec<ProgramLinks>,
     refused: Option<Refusal>,
+    /// From the service manager.
+    given: Arc<GivenSockets>,
 }
 
 /// What cannot be handed over.
@@ -170,6 +175,11 @@ impl Takeover {
         let waiting = others.into_iter().zip(rest).map(wait).collect();
         let inner = Inner { frames, sockets, waiting, is_elsewhere: true, ..Inner::default() };
         Ok(Self(Mutex::new(inner)))
+    }
+
+    /// With sockets of the service manager.
+    pub(crate) fn with_given(given: Arc<GivenSockets>) -> Self {
+        Self(Mutex::new(Inner { given, ..Inner::default() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -278,6 +288,24 @@ impl Takeover {
         duplicate(name, &waiting.fd).map(Some)
     }
 
+    /// The socket of that name and address, as [`Takeover::descriptor`], or the service manager's.
+    ///
+    /// # Errors
+    /// As [`Takeover::descriptor`].
+    pub fn socket(
+        &self,
+        name: &str,
+        kind: SocketKind,
+        address: SocketAddr,
+    ) -> Result<Option<OwnedFd>, TakeoverFault> {
+        let waiting = self.descriptor(name)?;
+        if waiting.is_some() {
+            return Ok(waiting);
+        }
+        let descriptor = |source| TakeoverFault::Descriptor { what: name.to_owned(), source };
+        self.lock().given.at(kind, address).map_err(descriptor)
+    }
+
     /// Holds UDP addresses, as [`UdpSink::bind`]; they are offered in their turn.
     ///
     /// # Errors
@@ -296,7 +324,7 @@ impl Takeover {
     /// As [`Takeover::descriptor`], or as the kernel says.
     pub fn udp_socket(&self, address: SocketAddr) -> Result<Arc<UdpSocket>, TakeoverFault> {
         let name = format!("UDP socket at {address}");
-        let socket = match self.descriptor(&name)? {
+        let socket = match self.socket(&name, SocketKind::Datagram, address)? {
             Some(socket) => UdpSocket::from(socket),
             None => UdpSocket::bind(address).map_err(|source| {
                 let device = address.to_string();

@@ -15,7 +15,7 @@ use kaido_n4::{SdfFilter, Seid, Volume};
 use kaido_node::http::service::{
     Answering, Body, ServiceFiles, ServiceRequest, ServiceSocket, ServiceThread,
 };
-use kaido_node::takeover::Takeover;
+use kaido_node::takeover::{SocketKind, Takeover};
 use kaido_upf::control::{SessionUsage, Upf, UsageScope};
 
 use crate::config::EventExposureConfig;
@@ -74,7 +74,7 @@ pub(super) fn listen(
     let Some(address) = config.listen.as_ref().map(|listen| listen.get_ref().0) else { return Ok(None) };
     let open = || {
         let name = format!("socket of event_exposure.listen at {address}");
-        let listener = match takeover.descriptor(&name).map_err(io::Error::other)? {
+        let listener = match takeover.socket(&name, SocketKind::Stream, address).map_err(io::Error::other)? {
             Some(waiting) => TcpListener::from(waiting),
             None => TcpListener::bind(address)?,
         };

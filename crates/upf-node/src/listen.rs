@@ -3,14 +3,14 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use kaido_node::takeover::Takeover;
+use kaido_node::takeover::{SocketKind, Takeover};
 use rustix::net::{self, sockopt};
 
 /// Octets that wait in a PFCP socket at most.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Sockets at the listening addresses. Some of these are addresses of TAP devices that are yet to be made. Who takes over from
-/// another process has that one's sockets, with all requests that wait there.
+/// another process has that one's sockets, with all requests that wait there; a service manager may have them, too.
 ///
 /// # Errors
 /// The address and what the kernel said.
@@ -21,11 +21,12 @@ pub(super) fn listen(
 ) -> Result<Vec<Arc<UdpSocket>>, (SocketAddr, std::io::Error)> {
     let open = |address: SocketAddr| {
         let name = format!("PFCP socket at {address}");
-        let socket = match takeover.descriptor(&name).map_err(std::io::Error::other)? {
-            Some(socket) => socket.into(),
-            None if is_coming(address.ip()) => bind_ahead(address)?,
-            None => UdpSocket::bind(address)?,
-        };
+        let socket =
+            match takeover.socket(&name, SocketKind::Datagram, address).map_err(std::io::Error::other)? {
+                Some(socket) => socket.into(),
+                None if is_coming(address.ip()) => bind_ahead(address)?,
+                None => UdpSocket::bind(address)?,
+            };
         socket.set_nonblocking(true)?;
         // Bursts of establishments come faster than a turn. Past the system's limit where we may, else up to it.
         if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
