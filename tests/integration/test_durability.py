@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -100,6 +101,22 @@ def test_requests_wait_in_sockets_of_the_service_manager(binary: Path, net: Topo
             node.start()
             assert smf.answer_to(sequence).cause == 1
         node.stop()
+
+
+@pytest.mark.needs("systemd-socket-activate")
+def test_a_request_starts_the_node(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """Sockets as systemd gives them: the node is started by the first request, and answers it."""
+    starter = ("systemd-socket-activate", "--datagram")
+    where = ("--listen=10.100.4.1:8805", "--listen=[fd00:4::1]:8805")
+    node = Node(binary, net.upf, tmp_path, starter=(*starter, *where))
+    with closing(ControlPlane(net.ran, SMF)) as smf, ThreadPoolExecutor(1) as beside:
+        started = beside.submit(node.start)
+        wait_until(
+            lambda: node.log.exists() and "[fd00:4::1]:8805 as 4" in node.log.read_text(), "it listens"
+        )
+        assert smf.set_up().cause == 1
+        started.result()
+    assert node.stop() == 0
 
 
 def test_a_socket_of_another_kind_is_refused(binary: Path, net: Topology, tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class Node:
     environment: dict[str, str] = field(default_factory=dict)
     #: Sockets of its service manager.
     given: tuple[socket.socket, ...] = ()
+    #: The command that starts it, in the place of `given`.
+    starter: tuple[str, ...] = ()
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -121,7 +123,7 @@ class Node:
         file = self.folder / "kaido.toml"
         file.write_text(self.config)
         with self.log.open("a") as log:
-            command = (*self._given(), str(self.binary), "run", "-c", str(file))
+            command = (*(self.starter or self._given()), str(self.binary), "run", "-c", str(file))
             given = [one.fileno() for one in self.given]
             self.process = self.space.start(
                 *command, stdout=log, stderr=log, env=os.environ | self.environment, pass_fds=given
