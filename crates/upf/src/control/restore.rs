@@ -1,20 +1,20 @@
 //! Sessions of before a restart: as they were recorded, put into the table again.
 //!
 //! ```text
-//!   CountersInUse::of, all ─▶ which counters are in use ─▶ claim_counters
+//!   RecordedSessions::read ─▶ records, and which counters are in use ─▶ claim_counters
 //!   resume_all             ─▶ UE addresses, policers, records, limits, timers
 //!
-//!   one thread     several         the control loop's      one
-//!   read ────────▶ decode ───────▶ compile, table ───────▶ pack
-//!   batches go to one decoder after the other, and are taken from them in the same order
+//!   each of several threads, a batch at a time:
+//!   decode ─▶ compile, table: one thread at a time ─▶ pack: one thread at a time
 //! ```
+//! A batch stays with one thread, whose caches and heap have its sessions from the first to the last.
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
@@ -51,38 +51,49 @@ pub struct RestoredSessions {
     pub refused: Vec<(Seid, Rejection)>,
 }
 
-/// Sessions that go from one thread to the next together.
-const BATCH: usize = 256;
-/// Batches that wait for a thread at most.
-const BATCHES_AHEAD: usize = 4;
+/// Sessions that are decoded, put into the table and packed together: about half of a core's second-level cache.
+const BATCH: usize = 128;
+/// Octets of records in a piece of memory, which the allocator gives back when the last of them is decoded.
+const CHUNK_OCTETS: usize = 2 << 20;
 /// Sessions whose memory is asked for together, before the first of them is put into the table: buckets, counters and records of
 /// so many stay in the first-level cache.
 const ASKED_TOGETHER: usize = 32;
-/// Threads that decode, by how many CPUs there are: the one that puts sessions into the table does not keep up with more.
-const DECODERS: [usize; 2] = [2, 3];
+/// Threads at most: one puts sessions into the table meanwhile the others decode and pack, and does not keep up with more.
+const THREADS_MAX: usize = 4;
 
 /// Takes a record and its number.
 type Each<'e, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'e;
 
 /// Records as they were read, one behind the other.
-#[derive(Debug, Default)]
-struct RecordBatch {
+#[derive(Debug)]
+struct RecordChunk {
     octets: Vec<u8>,
     /// The number of each, and where it ends.
     ends: Vec<(u64, usize)>,
 }
 
-impl RecordBatch {
+impl RecordChunk {
+    fn new() -> Self {
+        Self { octets: Vec::with_capacity(CHUNK_OCTETS), ends: Vec::new() }
+    }
+
+    /// Whether it need not grow for a record.
+    fn has_room(&self, record: &[u8]) -> bool {
+        self.octets.len() + record.len() <= self.octets.capacity()
+    }
+
     fn push(&mut self, number: u64, record: &[u8]) {
         self.octets.extend_from_slice(record);
         self.ends.push((number, self.octets.len()));
     }
 
-    fn decode(&self, now: SystemTime) -> DecodedBatch {
+    /// Decodes a batch, from the record at a place on.
+    fn decode(&self, from: usize, now: SystemTime) -> Result<Vec<Session>, BadRecord> {
+        let ends = self.ends.iter().skip(from).take(BATCH);
         // Sessions are large: they are not to be moved while it grows.
-        let mut sessions = Vec::with_capacity(self.ends.len());
-        let mut begin = 0;
-        for &(number, end) in &self.ends {
+        let mut sessions = Vec::with_capacity(ends.len());
+        let mut begin = from.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        for &(number, end) in ends {
             let record = &self.octets[std::mem::replace(&mut begin, end)..end];
             let mut session = RecordedSession::read(number, record).map_err(|_| BadRecord(number))?.0;
             session.state.begin_anew(now);
@@ -90,62 +101,94 @@ impl RecordBatch {
         }
         Ok(sessions)
     }
-}
 
-/// Sessions that are to go on, or why they cannot.
-type DecodedBatch = Result<Vec<Session>, BadRecord>;
+    /// The batches in it, each by its first place. It is given up with the last of them.
+    fn batches(self) -> impl Iterator<Item = (Arc<Self>, usize)> + Send {
+        let (count, chunk) = (self.ends.len(), Arc::new(self));
+        (0..count).step_by(BATCH).map(move |from| (Arc::clone(&chunk), from))
+    }
+}
 
 /// The number of a record that is none of a session.
 #[derive(Clone, Copy, Debug)]
 struct BadRecord(u64);
 
-/// How many threads decode.
-fn decoders() -> usize {
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let [least, most] = DECODERS;
-    cpus.saturating_sub(1).clamp(least, most)
+/// All sessions as they were recorded. They take less memory than in the table, and are given up as they come there.
+#[derive(Debug, Default)]
+pub struct RecordedSessions(Vec<RecordChunk>);
+
+impl RecordedSessions {
+    /// Takes all sessions, of which `read` hands out the records, and looks which counters they use.
+    ///
+    /// # Errors
+    /// Those of `read`, and that of a record that is none of a session.
+    pub fn read<E>(
+        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
+        fault: impl Fn(u64, NoSession) -> E,
+    ) -> Result<(Self, CountersInUse), E> {
+        let mut chunks: Vec<RecordChunk> = Vec::new();
+        let mut in_use = CountersInUse::default();
+        read(&mut |number, record| {
+            in_use.look(number, record).map_err(|error| fault(number, error))?;
+            match chunks.last_mut().filter(|chunk| chunk.has_room(record)) {
+                Some(chunk) => chunk.push(number, record),
+                None => {
+                    let mut chunk = RecordChunk::new();
+                    chunk.push(number, record);
+                    chunks.push(chunk);
+                }
+            }
+            Ok(())
+        })?;
+        Ok((Self(chunks), in_use))
+    }
 }
 
-/// Reads all records, and hands them out to one decoder after the other until nobody takes them.
-fn hand_out<E>(
-    read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
-    decoders: &[SyncSender<RecordBatch>],
-    nobody_takes: impl Fn(u64) -> E,
-) -> Result<(), E> {
-    let mut batch = RecordBatch::default();
-    let mut in_turn = decoders.iter().cycle();
-    let mut is_taken =
-        |batch| in_turn.next().is_some_and(|decoder: &SyncSender<RecordBatch>| decoder.send(batch).is_ok());
-    read(&mut |number, record| {
-        batch.push(number, record);
-        let is_whole = batch.ends.len() == BATCH;
-        if is_whole && !is_taken(std::mem::take(&mut batch)) {
-            return Err(nobody_takes(number));
+/// How many threads bring sessions back: one more than CPUs, as one may have to wait for another.
+fn threads() -> usize {
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    (cpus + 1).min(THREADS_MAX)
+}
+
+/// What threads share that bring sessions back: batches, each a place in a chunk, and where their sessions go.
+struct Resuming<'r, 'u, B> {
+    batches: Mutex<B>,
+    table: Mutex<&'r mut Restoration<'u>>,
+    packed: Mutex<PackedSessions>,
+    now: SystemTime,
+}
+
+impl<B: Iterator<Item = (Arc<RecordChunk>, usize)>> Resuming<'_, '_, B> {
+    /// Brings batches back until there are no more, or one has a record of no session, which ends the others too.
+    fn run(&self) -> Result<(), BadRecord> {
+        loop {
+            let Some((chunk, from)) = lock(&self.batches).next() else { return Ok(()) };
+            let resumed = self.resume(&chunk, from);
+            if resumed.is_err() {
+                lock(&self.batches).by_ref().for_each(drop);
+                return resumed;
+            }
+        }
+    }
+
+    fn resume(&self, chunk: &RecordChunk, from: usize) -> Result<(), BadRecord> {
+        let mut sessions = chunk.decode(from, self.now)?;
+        let given_up = lock(&self.table).resume_together(&mut sessions, self.now);
+        let mut packed = lock(&self.packed);
+        given_up.into_iter().for_each(|index| packed.forget(index));
+        for session in &sessions {
+            if !packed.take_in(session.index) {
+                return Err(BadRecord(session.index.0.into()));
+            }
+            packed.pack(session);
         }
         Ok(())
-    })?;
-    // What was wrong is said where it is not taken.
-    is_taken(batch);
-    Ok(())
+    }
 }
 
-/// Decodes batches until there are no more, or nobody takes them.
-fn decode(records: &Receiver<RecordBatch>, to_table: &SyncSender<DecodedBatch>, now: SystemTime) {
-    let _ = records.iter().try_for_each(|batch| to_table.send(batch.decode(now)));
-}
-
-/// Packs sessions that are in the table.
-fn pack(
-    mut sessions: PackedSessions,
-    resumed: &Receiver<Vec<Session>>,
-) -> (PackedSessions, Result<(), BadRecord>) {
-    let mut pack_one = |session: &Session| {
-        let is_new = sessions.take_in(session.index);
-        sessions.pack(session);
-        is_new.then_some(()).ok_or(BadRecord(session.index.0.into()))
-    };
-    let packed = resumed.iter().try_for_each(|batch| batch.iter().try_for_each(&mut pack_one));
-    (sessions, packed)
+/// A thread that panicked is joined, and has its panic go on.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a thread came to.
@@ -241,43 +284,27 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Puts all sessions into the table, of which `read` hands out the records. Other threads read, decode and pack.
+    /// Puts all sessions into the table, in several threads.
     ///
     /// # Errors
-    /// Those of `read`, and that of a record that is none of a session.
-    pub fn resume_all<E: Send>(
+    /// That of a record that is none of a session.
+    pub fn resume_all<E>(
         &mut self,
-        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E> + Send,
-        fault: impl Fn(u64, NoSession) -> E + Sync,
+        RecordedSessions(chunks): RecordedSessions,
+        fault: impl Fn(u64, NoSession) -> E,
         now: SystemTime,
     ) -> Result<(), E> {
-        let sessions = std::mem::take(&mut self.upf.sessions);
-        let mut given_up = Vec::new();
-        let (sessions, done) = thread::scope(|scope| {
-            let mut to_decoders = Vec::new();
-            let mut decoded = Vec::new();
-            for _ in 0..decoders() {
-                let (sender, records) = sync_channel(BATCHES_AHEAD);
-                let (to_table, sessions) = sync_channel(BATCHES_AHEAD);
-                to_decoders.push(sender);
-                decoded.push(sessions);
-                scope.spawn(move || decode(&records, &to_table, now));
-            }
-            let nobody_takes = |number| fault(number, NoSession);
-            let reader = scope.spawn(move || hand_out(read, &to_decoders, nobody_takes));
-            let (to_packer, resumed) = sync_channel(BATCHES_AHEAD);
-            let packer = scope.spawn(move || pack(sessions, &resumed));
-            let done = self.resume_in_turn(&decoded, &to_packer, &mut given_up, now);
-            // Nobody takes anything any more, which ends all threads.
-            drop((decoded, to_packer));
-            let read = joined(reader.join());
-            let (sessions, packed) = joined(packer.join());
-            let done = done.and(packed).map_err(|BadRecord(number)| fault(number, NoSession));
-            (sessions, done.and(read))
+        let batches = Mutex::new(chunks.into_iter().flat_map(RecordChunk::batches));
+        let packed = Mutex::new(std::mem::take(&mut self.upf.sessions));
+        let resuming = Resuming { batches, table: Mutex::new(self), packed, now };
+        let done = thread::scope(|scope| {
+            let others: Vec<_> = (1..threads()).map(|_| scope.spawn(|| resuming.run())).collect();
+            let own = resuming.run();
+            others.into_iter().fold(own, |done, other| done.and(joined(other.join())))
         });
-        self.upf.sessions = sessions;
-        given_up.into_iter().for_each(|index| self.upf.sessions.forget(index));
-        done
+        let packed = resuming.packed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.upf.sessions = packed;
+        done.map_err(|BadRecord(number)| fault(number, NoSession))
     }
 
     /// Puts the session of one record into the table, all in this thread.
@@ -295,34 +322,21 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Puts batches into the table as they come, from one decoder after the other.
-    fn resume_in_turn(
-        &mut self,
-        decoded: &[Receiver<DecodedBatch>],
-        to_packer: &SyncSender<Vec<Session>>,
-        given_up: &mut Vec<SessionIndex>,
-        now: SystemTime,
-    ) -> Result<(), BadRecord> {
-        let batches = decoded.iter().cycle().map_while(|decoder| decoder.recv().ok());
-        for batch in batches {
-            let mut sessions = batch?;
-            let before = given_up.len();
-            for together in sessions.chunks_mut(ASKED_TOGETHER) {
-                self.upf.ask_for(together);
-                for session in together {
-                    if !self.resume(session, now) {
-                        given_up.push(session.index);
-                    }
+    /// Puts sessions into the table, and takes those out that cannot be there any more.
+    fn resume_together(&mut self, sessions: &mut Vec<Session>, now: SystemTime) -> Vec<SessionIndex> {
+        let mut given_up = Vec::new();
+        for together in sessions.chunks_mut(ASKED_TOGETHER) {
+            self.upf.ask_for(together);
+            for session in together {
+                if !self.resume(session, now) {
+                    given_up.push(session.index);
                 }
             }
-            let ended = &given_up[before..];
-            if !ended.is_empty() {
-                sessions.retain(|session| !ended.contains(&session.index));
-            }
-            // It takes all; should it panic, that is seen when it is joined.
-            let _ = to_packer.send(sessions);
         }
-        Ok(())
+        if !given_up.is_empty() {
+            sessions.retain(|session| !given_up.contains(&session.index));
+        }
+        given_up
     }
 
     /// Puts a session into the table. What it asks for may not be to be had any more: then it ends.
