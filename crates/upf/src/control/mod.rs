@@ -12,6 +12,7 @@ mod change;
 mod compile;
 mod counters;
 mod dated;
+mod decoder;
 mod deferred;
 mod delays;
 mod destination;

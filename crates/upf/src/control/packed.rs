@@ -15,6 +15,7 @@ use crate::usage::UsageSlot;
 use kaido_n4::{ApplicationId, Cause, FSeid, Imsi, Pfd, Rejection, Seid, Urr, Volume};
 use kaido_store::{Kind, Recorder};
 
+use super::decoder;
 use super::dictionary::Dictionary;
 use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
@@ -109,7 +110,7 @@ impl SessionCounters {
 const COUNTERS_AHEAD: u8 = 2;
 
 /// What has to be known of all sessions before one is put into the table, so that it can be read without the rest.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RecordedCounters {
     /// The counters, some of them several times.
     pub(super) slots: Vec<UsageSlot>,
@@ -240,10 +241,10 @@ impl PackedSessions {
         let (seid, octets) = recorded.split_first_chunk()?;
         let seid = Seid(u64::from_le_bytes(*seid));
         let octets = match octets.split_first()? {
-            (&COUNTERS_AHEAD, rest) => postcard::take_from_bytes::<RecordedCounters>(rest).ok()?.1,
+            (&COUNTERS_AHEAD, rest) => decoder::take::<RecordedCounters>(rest).ok()?.1,
             _ => octets,
         };
-        let (state, rest) = postcard::take_from_bytes(octets).ok()?;
+        let (state, rest) = decoder::take(octets).ok()?;
         let is_own = seid.0 >> 63 == 1 && u64::from(index.0) == seid.0 & 0xffff_ffff;
         (is_own && rest.is_empty()).then_some(Session { seid, index, state })
     }
@@ -251,7 +252,7 @@ impl PackedSessions {
     /// The counters of a session as it was recorded under a number; `None` of what is none.
     pub(super) fn read_counters(index: SessionIndex, recorded: &[u8]) -> Option<RecordedCounters> {
         match recorded.get(size_of::<Seid>()..)?.split_first()? {
-            (&COUNTERS_AHEAD, rest) => postcard::take_from_bytes(rest).ok().map(|(counters, _)| counters),
+            (&COUNTERS_AHEAD, rest) => decoder::take(rest).ok().map(|(counters, _)| counters),
             // Of a program before these were written.
             _ => Self::read(index, recorded).map(|session| RecordedCounters::of(&session.state)),
         }
@@ -366,7 +367,7 @@ impl PackedSessions {
     pub(super) fn head(&self, index: SessionIndex) -> Option<(Option<Imsi>, FSeid)> {
         let packed = self.places.get(index.0 as usize)?.packed.as_deref()?;
         let octets = self.dictionary.read_first(packed, HEAD_OCTETS)?;
-        postcard::take_from_bytes::<Head>(&octets).ok().map(|(head, _)| (head.imsi, head.cp_fseid))
+        decoder::take::<Head>(&octets).ok().map(|(head, _)| (head.imsi, head.cp_fseid))
     }
 
     /// Whether the session of a number may be that subscriber's: some nanoseconds; [`Self::head`] says whether it is.
@@ -407,8 +408,8 @@ impl PackedSessions {
 
     fn unpack(&self, index: SessionIndex, place: &PackedSlot) -> Option<Session> {
         let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
-        match postcard::from_bytes::<SessionState>(&octets) {
-            Ok(state) => Some(Session { seid: place.seid, index, state }),
+        match decoder::take::<SessionState>(&octets) {
+            Ok((state, _)) => Some(Session { seid: place.seid, index, state }),
             // Only what `put` wrote lies there.
             Err(error) => {
                 tracing::error!(%error, seid = %place.seid, "a session could not be unpacked");
