@@ -318,5 +318,15 @@ mod tests {
         icmp[8] = 0xff;
         assert!(!may_answer(&icmp, Icmpv6Reason::PacketTooBig { mtu: 1280 }), "from a group");
         assert!(!may_answer(&icmp[..20], time));
+        // Fragments: whether it is the first, and what may be answered.
+        let too_big = Icmpv6Reason::PacketTooBig { mtu: 1280 };
+        let unreachable = Icmpv6Reason::DestinationUnreachable { code: 4 };
+        assert!(may_answer(&offending(17, 8), unreachable), "not in fragments");
+        for (offset, answered) in [(0, true), (8, false)] {
+            let mut fragment = offending(44, 16);
+            fragment[40..44].copy_from_slice(&[17, 0, 0, offset | 1]);
+            assert_eq!(may_answer(&fragment, unreachable), answered, "offset {offset}");
+            assert!(may_answer(&fragment, time) && may_answer(&fragment, too_big), "offset {offset}");
+        }
     }
 }

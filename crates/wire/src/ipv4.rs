@@ -416,6 +416,8 @@ mod tests {
 
     #[test]
     fn reads_a_header_and_ignores_padding() {
+        let empty = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        assert_eq!(header(&empty).unwrap().total_len, 20, "a packet without payload");
         let header = header(&udp()).unwrap();
         assert_eq!((header.header_len, header.total_len, header.ttl), (20, 0x73, 64));
         assert_eq!((header.protocol, header.fragment), (IpProtocol::UDP, None));
@@ -445,7 +447,8 @@ mod tests {
         view.set_tos(0xb8);
         view.set_src(Ipv4Addr::new(10, 60, 0, 7));
         view.set_dst(Ipv4Addr::BROADCAST);
-        assert!(view.verify_checksum());
+        assert_eq!((view.tos(), view.src()), (0xb8, Ipv4Addr::new(10, 60, 0, 7)));
+        assert_eq!((view.dst(), view.verify_checksum()), (Ipv4Addr::BROADCAST, true));
         let incremental = view.checksum();
         view.fill_checksum();
         assert_eq!(view.checksum(), incremental);
@@ -472,7 +475,10 @@ mod tests {
         assert_eq!(Ipv4Repr::parse(&view), Ok(repr));
         let place = Fragment { offset: 1480, more: true, identification: 0xbeef };
         assert_eq!(header(&packet).unwrap().fragment, Some(place));
-        assert_eq!(Ipv4Repr { options: &[1], ..repr }.emit(&mut packet), Err(Error::Range));
+        for options in [&[1][..], &[1; 44]] {
+            assert_eq!(Ipv4Repr { options, ..repr }.emit(&mut [0; 80]), Err(Error::Range), "{options:?}");
+        }
+        assert_eq!(Ipv4Repr { options: &[1; 40], ..repr }.emit(&mut [0; 80]), Ok(60));
         packet[10] ^= 1;
         assert_eq!(Ipv4Repr::parse(&Ipv4View::new_checked(packet).unwrap()), Err(Error::Checksum));
     }

@@ -376,7 +376,11 @@ mod tests {
     #[test]
     fn setters_touch_only_their_field() {
         let mut view = Ipv6View::new_checked(packet(17, "0868086800080000")).unwrap();
+        let [src, dst] = [1, 2].map(|host| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host));
         view.set_traffic_class(0x47);
+        view.set_src(src);
+        view.set_dst(dst);
+        assert_eq!((view.src(), view.dst(), view.payload_len()), (src, dst, 8));
         assert_eq!(
             (view.traffic_class(), view.flow_label(), view.decrement_hop_limit()),
             (0x47, 0x12345, 63)

@@ -174,7 +174,9 @@ mod tests {
     #[test]
     fn reads_and_writes_a_tag() {
         let bytes = [0xb0, 0x64, 0x08, 0x00];
-        let repr = VlanRepr::parse(&VlanView::new_checked(bytes).unwrap()).unwrap();
+        let view = VlanView::new_checked([&bytes[..], b"payload"].concat()).unwrap();
+        assert_eq!(view.payload(), b"payload");
+        let repr = VlanRepr::parse(&view).unwrap();
         let expected = VlanRepr { priority: 5, drop_eligible: true, vid: 100, ethertype: EtherType::IPV4 };
         assert_eq!(repr, expected);
         let mut out = [0; 4];

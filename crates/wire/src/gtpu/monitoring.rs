@@ -366,8 +366,13 @@ mod tests {
             let short = PduSession::parse(&bytes[1..bytes.len() - 1]).unwrap();
             assert_eq!(short, PduSession::Downlink { qfi: 9, rqi: information.rqi, ppi: information.ppi });
         }
-        let too_large = DownlinkInformation { sequence: Some(1 << 24), ..plain };
-        assert_eq!(too_large.emit(0, &mut [0; 16]), Err(Error::Range));
+        let largest = DownlinkInformation { qfi: 63, sequence: Some((1 << 24) - 1), ..plain };
+        assert_eq!(largest.emit(0, &mut [0; 16]), Ok(8));
+        let too_large = [
+            DownlinkInformation { sequence: Some(1 << 24), ..plain },
+            DownlinkInformation { qfi: 64, ..plain },
+        ];
+        assert_eq!(too_large.map(|information| information.emit(0, &mut [0; 16])), [Err(Error::Range); 2]);
         assert_eq!(plain.emit(0, &mut [0; 3]), Err(Error::BufferTooSmall));
     }
 
@@ -394,6 +399,11 @@ mod tests {
             let short = PduSession::parse(&bytes[1..bytes.len() - 1]);
             assert_eq!(short, Ok(PduSession::Uplink { qfi: 5 }));
         }
+        let largest = UplinkInformation { qfi: 63, sequence: Some((1 << 24) - 1), ..plain };
+        assert_eq!(largest.emit(0, &mut [0; 16]), Ok(8));
+        let too_large =
+            [UplinkInformation { sequence: Some(1 << 24), ..plain }, UplinkInformation { qfi: 64, ..plain }];
+        assert_eq!(too_large.map(|information| information.emit(0, &mut [0; 16])), [Err(Error::Range); 2]);
         // New-IE flags that say nothing we know: the octet is there all the same.
         assert_eq!(UplinkInformation::parse(&hex("104500")), Ok(plain));
     }

@@ -245,7 +245,11 @@ mod tests {
     proptest! {
         #[test]
         fn packets_as_they_are_sent_are_read(
-            of_data: bool, selectors: (bool, bool), ms in prop::option::of(1..60_000u32), hop_limit in prop::option::of(1..255u8),
+            of_data: bool,
+            selectors: (bool, bool),
+            // Of one octet, and of two.
+            ms in prop::option::of(prop_oneof![1..256u32, 256..65_536u32]),
+            hop_limit in prop::option::of(1..255u8),
         ) {
             prop_assert!(compare(&packet(of_data, selectors, ms, hop_limit))?);
         }
