@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 
 use crate::change::Kind;
 use crate::error::StoreError;
@@ -49,6 +51,47 @@ pub struct Recovery {
     config: StoreConfig,
     /// Keeps other processes out.
     lock: File,
+}
+
+/// Values that go from the thread that reads to the one that takes them together.
+const BATCH: usize = 256;
+/// Batches that wait to be taken at most.
+const BATCHES_AHEAD: usize = 4;
+
+/// Values as they were read, one behind the other.
+#[derive(Debug, Default)]
+struct ReadBatch {
+    octets: Vec<u8>,
+    /// The number of each, and where it ends.
+    ends: Vec<(u64, usize)>,
+}
+
+impl ReadBatch {
+    fn push(&mut self, key: u64, value: &[u8]) {
+        self.octets.extend_from_slice(value);
+        self.ends.push((key, self.octets.len()));
+    }
+
+    fn each<E>(&self, each: &mut impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut begin = 0;
+        self.ends
+            .iter()
+            .try_for_each(|&(key, end)| each(key, &self.octets[std::mem::replace(&mut begin, end)..end]))
+    }
+}
+
+/// Why reading ended early.
+#[derive(Debug)]
+enum HandOutEnd {
+    Store(StoreError),
+    /// What takes the values had enough.
+    NobodyTakes,
+}
+
+impl From<StoreError> for HandOutEnd {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 /// Opens a store, or makes one. Nothing is written until [`Recovery::start`].
@@ -102,6 +145,42 @@ impl Recovery {
         each: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         read_over(&self.snapshot, &self.tail, kind, each)
+    }
+
+    /// As [`Recovery::read`], in a thread of its own: `each` has what was read before while more is read.
+    ///
+    /// # Errors
+    /// As [`Recovery::read`].
+    pub fn read_ahead<E: From<StoreError>>(
+        &mut self,
+        kind: Kind,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        thread::scope(|scope| {
+            let (sender, batches) = sync_channel(BATCHES_AHEAD);
+            let reader = scope.spawn(move || self.hand_out(kind, &sender));
+            let taken = batches.iter().try_for_each(|batch: ReadBatch| batch.each(&mut each));
+            // Nobody takes more, which ends the reader.
+            drop(batches);
+            let read = reader.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
+            match (taken, read) {
+                (Ok(()), Err(HandOutEnd::Store(error))) => Err(error.into()),
+                (taken, _) => taken,
+            }
+        })
+    }
+
+    /// Sends all of a kind, a batch at a time.
+    fn hand_out(&self, kind: Kind, to: &SyncSender<ReadBatch>) -> Result<(), HandOutEnd> {
+        let mut batch = ReadBatch::default();
+        self.read(kind, |key, value| {
+            batch.push(key, value);
+            if batch.ends.len() < BATCH {
+                return Ok(());
+            }
+            to.send(std::mem::take(&mut batch)).map_err(|_| HandOutEnd::NobodyTakes)
+        })?;
+        to.send(batch).map_err(|_| HandOutEnd::NobodyTakes)
     }
 
     /// Starts what works beside the control loop. `notify` is called whenever more is durable.

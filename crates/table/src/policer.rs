@@ -284,6 +284,14 @@ mod tests {
         assert!(passed.abs_diff(900_000) <= 9000, "{passed}");
     }
 
+    /// At 2^34 bit/s a byte takes a whole number of the smallest parts of a tick.
+    #[test]
+    fn what_a_byte_takes_is_rounded_to_the_nearest() {
+        let costs = [1, 2, 3, 6, 7].map(|times| byte_cost(times << 34));
+        assert_eq!(costs, [8_000_000_000, 4_000_000_000, 2_666_666_667, 1_333_333_333, 1_142_857_143]);
+        assert_eq!([byte_cost(0), byte_cost(1), byte_cost(u64::MAX)], [0, u64::MAX, 7]);
+    }
+
     #[test]
     fn what_gathers_is_the_depth_and_no_more() {
         let bucket = bucket(80 * KBIT, Duration::from_secs(1));

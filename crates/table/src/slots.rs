@@ -99,4 +99,15 @@ mod tests {
         assert_eq!(&slots[..], [10, 16, 12]);
         assert_eq!((slots.len(), slots.len_max()), (3, 3));
     }
+
+    /// More than there is memory for in one step.
+    #[cfg(not(miri))]
+    #[test]
+    fn memory_comes_as_values_come() {
+        let mut slots = Slots::new(1 << 20).unwrap();
+        for number in 0..5000 {
+            assert_eq!(slots.push([number; 1024]), Some(number));
+        }
+        assert!((0..5000).zip(&*slots).all(|(number, value)| *value == [number; 1024]));
+    }
 }

@@ -279,12 +279,12 @@ impl NodeStore {
         counts_in_memory: bool,
         notify: impl Fn() + Send + 'static,
     ) -> Result<(), StoreFault> {
-        let Some(recovery) = self.recovery.take() else { return Ok(()) };
+        let Some(mut recovery) = self.recovery.take() else { return Ok(()) };
         let Some(journal) = &mut self.journal else { return Ok(()) };
         endpoint.record_by(&journal.recorder());
         let now = Instants::now();
         for kind in Endpoint::<Upf>::RECORDED {
-            recovery.read(kind, |number, record| {
+            recovery.read_ahead(kind, |number, record| {
                 endpoint.take_in(kind, number, record, now).map_err(|error| StoreFault::Record {
                     what: format!("{} {number}: {error}", kind.name()),
                 })

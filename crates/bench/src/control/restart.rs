@@ -83,7 +83,7 @@ impl StoreFolder {
             fs::copy(entry.path(), copy.join(entry.file_name()))?;
         }
         let began = CpuTime::now();
-        let (_journal, recovery) =
+        let (_journal, mut recovery) =
             open(StoreConfig { folder: copy.clone(), durability: self.durability, boot: 1 })?;
         let (node, events) = Node::over(settings, self.memory()?)?;
         let mut upf = Upf::new(node, events, Vec::new())?;
@@ -98,7 +98,7 @@ impl StoreFolder {
         let now = Instants::now();
         let mut endpoint = Endpoint::new(Config::at([127, 0, 0, 1].into()), upf, now);
         for kind in Endpoint::<Upf>::RECORDED {
-            recovery.read(kind, |number, record| {
+            recovery.read_ahead(kind, |number, record| {
                 endpoint.take_in(kind, number, record, now).map_err(|error| control(&error))
             })?;
         }

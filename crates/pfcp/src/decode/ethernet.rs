@@ -258,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_of_ethernet_where_the_flag_says_so() {
+        for (flags, expected) in [(0, false), (1, true), (0xfe, false)] {
+            let body = element(IeType::EthernetPduSessionInformation, &[flags]);
+            assert_eq!(session_information(&Group::of_message(&body).unwrap()), Ok(expected), "{flags:#x}");
+        }
+        assert_eq!(session_information(&Group::of_message(&[]).unwrap()), Ok(false));
+    }
+
+    #[test]
     fn lists_of_addresses_with_tags_and_without() {
         let read = |value: &[u8]| mac_list(IeType::MacAddressesDetected, value);
         let bare = [&[2][..], &ONE, &TWO].concat();

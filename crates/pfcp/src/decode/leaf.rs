@@ -13,7 +13,7 @@ use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::fseid::Fseid;
 
 use crate::node_id::from_labels;
-use crate::walk::{Group, incorrect, octets, too_short, typed};
+use crate::walk::{Group, Parts, incorrect, octets, typed};
 
 pub(crate) fn u8_of(kind: IeType, value: &[u8]) -> Result<u8, Rejection> {
     octets::<1>(kind, value).map(|[octet]| octet)
@@ -164,16 +164,11 @@ pub(crate) fn network_instance(value: &[u8]) -> Result<NetworkInstance, Rejectio
 
 /// Volume Threshold and Volume Quota (8.2.13, 8.2.50): TOVOL, ULVOL, DLVOL and eight octets for each.
 pub(crate) fn volume(kind: IeType, value: &[u8]) -> Result<VolumeThreshold, Rejection> {
-    let (&flags, mut rest) = value.split_first().ok_or_else(|| too_short(kind, 1, 0))?;
-    let expected = 1 + 8 * usize::try_from((flags & 7).count_ones()).unwrap_or(3);
-    let mut next = |flag: u8| -> Result<Option<u64>, Rejection> {
-        if flags & flag == 0 {
-            return Ok(None);
-        }
-        let (number, tail) =
-            rest.split_first_chunk::<8>().ok_or_else(|| too_short(kind, expected, value.len()))?;
-        rest = tail;
-        Ok(Some(u64::from_be_bytes(*number)))
+    let flags = u8_of(kind, value)?;
+    let mut parts = Parts::of(kind, value, 1);
+    let mut next = |flag: u8| match flags & flag {
+        0 => Ok(None),
+        _ => parts.take().map(|octets| Some(u64::from_be_bytes(octets))),
     };
     let read = VolumeThreshold { total: next(1)?, uplink: next(2)?, downlink: next(4)? };
     if flags & 7 == 0 {
@@ -273,6 +268,25 @@ mod tests {
         for addr in ["::", "::1", "ff02::1", "fe80::"] {
             let octets = addr.parse::<std::net::Ipv6Addr>().unwrap().octets();
             assert!(ue_ip_address(&[&[1][..], &octets].concat()).is_err(), "{addr}");
+        }
+    }
+
+    #[test]
+    fn ue_prefixes_are_as_long_as_is_said_or_delegation_leaves() {
+        for (length, delegated, expected) in [
+            (None, None, 64),
+            (Some(1), None, 1),
+            (Some(128), None, 128),
+            (Some(48), Some(4), 48),
+            (None, Some(0), 64),
+            (None, Some(8), 56),
+            (None, Some(63), 1),
+        ] {
+            assert_eq!(ue_prefix_length(length, delegated), Ok(expected), "{length:?} {delegated:?}");
+        }
+        for (length, delegated) in [(Some(0), None), (Some(129), None), (None, Some(64)), (None, Some(255))] {
+            let fault = ue_prefix_length(length, delegated).unwrap_err();
+            assert_eq!((fault.cause, fault.offending_ie), (Cause::MandatoryIeIncorrect, Some(93)));
         }
     }
 

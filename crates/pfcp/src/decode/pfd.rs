@@ -165,5 +165,13 @@ mod tests {
             let fault = pfd_contents(&value).unwrap_err();
             assert_eq!((fault.cause, fault.offending_ie), (cause, Some(61)), "{value:?}");
         }
+        for name in [&[][..], &[0xff]] {
+            let fault = application_id(name).unwrap_err();
+            assert_eq!(
+                (fault.cause, fault.offending_ie),
+                (Cause::MandatoryIeIncorrect, Some(24)),
+                "{name:?}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use kaido_n4::{
 use rs_pfcp::ie::IeType;
 
 use super::leaf::{u8_of, u32_of};
-use crate::walk::{Group, incorrect, octets, too_short, unsupported};
+use crate::walk::{Group, Parts, incorrect, octets, unsupported};
 
 /// Marking for networks before LTE.
 const UNSUPPORTED: [IeType; 1] = [IeType::DlFlowLevelMarking];
@@ -95,22 +95,19 @@ fn control_indications(octet: u8) -> Result<bool, Rejection> {
 /// data.
 fn packet_rate(value: &[u8]) -> Result<PacketRate, Rejection> {
     const KIND: IeType = IeType::PacketRate;
-    let (&flags, mut rest) = value.split_first().ok_or_else(|| too_short(KIND, 1, 0))?;
+    let flags = u8_of(KIND, value)?;
     if flags & 4 != 0 {
         return Err(unsupported(KIND, "additional packet rates"));
     }
     if flags & 3 == 0 {
         return Err(incorrect(KIND, "no packet rate given"));
     }
-    let expected = 1 + 3 * usize::from((flags & 1) + (flags >> 1 & 1));
+    let mut parts = Parts::of(KIND, value, 1);
     let mut next = |flag: u8| -> Result<Option<PacketLimit>, Rejection> {
         if flags & flag == 0 {
             return Ok(None);
         }
-        let Some((&[unit, high, low], tail)) = rest.split_first_chunk::<3>() else {
-            return Err(too_short(KIND, expected, value.len()));
-        };
-        rest = tail;
+        let [unit, high, low] = parts.take()?;
         let unit = match unit & 7 {
             0 => TimeUnit::Minute,
             1 => TimeUnit::SixMinutes,

@@ -155,3 +155,56 @@ pub(crate) fn failed_rule(value: &[u8]) -> Result<RuleId, Rejection> {
         other => Err(incorrect(KIND, format!("rule type {other}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::testing::element;
+
+    const USAGE: IeType = IeType::UsageReportWithinSessionReportRequest;
+
+    /// A usage report that has what each must have, and more.
+    fn usage(more: &[(IeType, &[u8])]) -> UsageReport {
+        let common = [
+            (IeType::UrrId, &[0, 0, 0, 1][..]),
+            (IeType::UrSeqn, &[0, 0, 0, 2]),
+            (IeType::UsageReportTrigger, &[0, 0, 0]),
+        ];
+        let elements = common.iter().chain(more).flat_map(|(kind, value)| element(*kind, value));
+        let body = element(USAGE, &elements.collect::<Vec<_>>());
+        usage_reports(&Group::of_message(&body).unwrap(), USAGE).unwrap().remove(0)
+    }
+
+    #[test]
+    fn usage_information_says_on_which_side_of_the_monitoring_time_usage_lies() {
+        for (flags, part) in [(0, None), (1, Some(Part::Before)), (2, Some(Part::After)), (0xfc, None)] {
+            assert_eq!(usage(&[(IeType::UsageInformation, &[flags])]).part, part, "{flags:#x}");
+        }
+        assert_eq!(usage(&[]).part, None);
+    }
+
+    #[test]
+    fn packets_are_measured_where_the_measurement_says_so() {
+        let numbers = |flags: u8| [&[flags][..], &[0, 0, 0, 0, 0, 0, 1, 0].repeat(2)].concat();
+        let read = |flags| usage(&[(IeType::VolumeMeasurement, &numbers(flags))]);
+        let octets = Volume { uplink_bytes: 256, downlink_bytes: 256, ..Volume::default() };
+        assert_eq!((read(0x06).volume, read(0x06).with_packets), (Some(octets), false));
+        let packets = Volume { uplink_packets: 256, downlink_packets: 256, ..Volume::default() };
+        assert_eq!((read(0x30).volume, read(0x30).with_packets), (Some(packets), true));
+        assert_eq!((usage(&[]).volume, usage(&[]).with_packets), (None, false));
+    }
+
+    #[test]
+    fn flags_of_a_session_report_say_one_thing_each() {
+        for (kinds, flags, inactive, ended) in
+            [(0, 0, false, false), (1 << 3, 0, true, false), (0xf7, 0xfe, false, false), (0, 1, false, true)]
+        {
+            let body =
+                [element(IeType::ReportType, &[kinds]), element(IeType::PfcpsrReqFlags, &[flags])].concat();
+            let read = session_report(&Group::of_message(&body).unwrap()).unwrap();
+            assert_eq!((read.inactive, read.ended), (inactive, ended), "{kinds:#x} {flags:#x}");
+        }
+        let without = element(IeType::ReportType, &[0]);
+        assert!(!session_report(&Group::of_message(&without).unwrap()).unwrap().ended);
+    }
+}

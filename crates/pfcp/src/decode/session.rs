@@ -194,3 +194,67 @@ fn id_in(group: IeType, id: IeType, value: &[u8]) -> Result<&[u8], Rejection> {
 fn ids<T>(group: &Group<'_>, kind: IeType, id: IeType, name: fn(u32) -> T) -> Result<Vec<T>, Rejection> {
     list(group, kind, |value| u32_of(id, id_in(kind, id, value)?).map(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use kaido_n4::Cause;
+
+    use super::*;
+    use crate::decode::testing::element;
+
+    fn read(elements: &[Vec<u8>]) -> Result<Modification, Rejection> {
+        modification(&Group::of_message(&elements.concat()).unwrap(), Features::default())
+    }
+
+    /// As free5GC writes them.
+    #[test]
+    fn what_a_modification_says_twice_counts_once() {
+        let long = |kind, id| element(kind, &element(id, &[0, 0, 0, 7]));
+        let twice = [
+            element(IeType::RemovePdr, &element(IeType::PdrId, &[0, 7])),
+            long(IeType::RemoveFar, IeType::FarId),
+            long(IeType::RemoveQer, IeType::QerId),
+            long(IeType::RemoveUrr, IeType::UrrId),
+            element(IeType::RemoveBar, &element(IeType::BarId, &[7])),
+            element(IeType::RemoveSrr, &element(IeType::SrrId, &[7])),
+            long(IeType::UpdateQer, IeType::QerId),
+            long(IeType::QueryUrr, IeType::UrrId),
+        ];
+        let request = read(&[&twice[..], &twice[..]].concat()).unwrap();
+        assert_eq!((request.remove_pdrs, request.remove_fars), (vec![PdrId(7)], vec![FarId(7)]));
+        assert_eq!((request.remove_qers, request.remove_urrs), (vec![QerId(7)], vec![UrrId(7)]));
+        assert_eq!((request.remove_bars, request.remove_srrs.len()), (vec![BarId(7)], 1));
+        assert_eq!((request.update_qers.len(), request.query_urrs), (1, vec![UrrId(7)]));
+    }
+
+    #[test]
+    fn two_updates_of_a_rule_that_differ_are_refused() {
+        let update = |qfi: u8| {
+            let parts = [element(IeType::QerId, &[0, 0, 0, 7]), element(IeType::Qfi, &[qfi])];
+            element(IeType::UpdateQer, &parts.concat())
+        };
+        let fault = read(&[update(1), update(2)]).unwrap_err();
+        let found = (fault.cause, fault.failed_rule);
+        assert_eq!(found, (Cause::RuleCreationOrModificationFailure, Some(RuleId::Qer(QerId(7)))));
+    }
+
+    #[test]
+    fn the_log_names_the_first_ue_address_that_can_be_read() {
+        let address = |value: &[u8]| element(IeType::UeIpAddress, value);
+        let of_pdr = |ue: &[u8]| element(IeType::CreatePdr, &element(IeType::Pdi, ue));
+        let of_endpoint = |ue: &[u8]| element(IeType::CreateTrafficEndpoint, ue);
+        let ipv4 = address(&[2, 10, 60, 0, 1]);
+        let both = address(&[&[3, 10, 60, 0, 2][..], &[0x20, 1, 0x0d, 0xb8, 0, 0, 0, 7], &[0; 8]].concat());
+        let (broken, chosen) = (address(&[2, 10]), address(&[0x10]));
+        for (request, expected) in [
+            (of_pdr(&ipv4), Some("10.60.0.1")),
+            (of_endpoint(&both), Some("10.60.0.2 2001:db8:0:7::/64")),
+            ([of_endpoint(&both), of_pdr(&broken), of_pdr(&ipv4)].concat(), Some("10.60.0.1")),
+            (of_pdr(&chosen), None),
+            (of_pdr(&[]), None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(ue_of_request(&request).as_deref(), expected);
+        }
+    }
+}

@@ -128,6 +128,7 @@ mod tests {
     use kaido_n4::Cause;
 
     use super::*;
+    use crate::decode::testing::element;
 
     fn read(value: &[u8]) -> Result<Vec<Csid>, Rejection> {
         let mut found = Vec::new();
@@ -155,5 +156,15 @@ mod tests {
         }
         assert_eq!(read(&[0x00, 10, 0, 0, 1]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
         assert_eq!(read(&[0x31, 10, 0, 0, 1, 0, 1]).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+    }
+
+    #[test]
+    fn a_message_names_so_many_groups_and_no_more() {
+        let named =
+            |count| groups(&Group::of_message(&element(IeType::GroupId, &[7]).repeat(count)).unwrap());
+        assert_eq!([0, 1, SETS_MAX].map(|count| named(count).unwrap().len()), [0, 1, SETS_MAX]);
+        for count in [SETS_MAX + 1, 2 * SETS_MAX] {
+            assert_eq!(named(count).unwrap_err().cause, Cause::MandatoryIeIncorrect, "{count}");
+        }
     }
 }

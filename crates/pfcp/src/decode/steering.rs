@@ -10,7 +10,7 @@ use rs_pfcp::ie::IeType;
 use super::ethernet;
 use super::far::{gtp_header, marking};
 use super::leaf::u8_of;
-use crate::walk::{Group, incorrect, octets, too_short, unsupported};
+use crate::walk::{Group, Parts, incorrect, octets, too_short, unsupported};
 
 /// Descriptions of headers with GTP-U, with UDP alone, and with IP alone, each of IPv4 and IPv6.
 const GTP_U: u8 = 0x03;
@@ -68,36 +68,19 @@ fn plain_header(value: &[u8]) -> Result<Option<PlainHeaderCreation>, Rejection> 
     if description & GTP_U != 0 {
         return Ok(None);
     }
-    let mut rest = Fields { rest: &value[2..], taken: 2 };
-    let ipv4 = if description & OF_IPV4 != 0 { Some(Ipv4Addr::from(rest.take::<4>()?)) } else { None };
+    let mut parts = Parts::of(KIND, value, 2);
+    let ipv4 = if description & OF_IPV4 != 0 { Some(Ipv4Addr::from(parts.take::<4>()?)) } else { None };
     let ipv6 = if description & !OF_IPV4 & (UDP | IP) != 0 {
-        Some(Ipv6Addr::from(rest.take::<16>()?))
+        Some(Ipv6Addr::from(parts.take::<16>()?))
     } else {
         None
     };
-    let port = if description & UDP != 0 { Some(u16::from_be_bytes(rest.take()?)) } else { None };
+    let port = if description & UDP != 0 { Some(u16::from_be_bytes(parts.take()?)) } else { None };
     let peer = ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6));
     let peer = peer.filter(|peer| !peer.is_unspecified() && !peer.is_multicast());
     match (peer, port) {
         (Some(peer), port) if port != Some(0) => Ok(Some(PlainHeaderCreation { peer, port })),
         _ => Err(incorrect(KIND, "the peer's address or port is none")),
-    }
-}
-
-/// Fields one behind the other.
-struct Fields<'a> {
-    rest: &'a [u8],
-    taken: usize,
-}
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Rejection> {
-        let Some((field, rest)) = self.rest.split_first_chunk::<N>() else {
-            let actual = self.taken + self.rest.len();
-            return Err(too_short(IeType::OuterHeaderCreation, self.taken + N, actual));
-        };
-        (self.rest, self.taken) = (rest, self.taken + N);
-        Ok(*field)
     }
 }
 

@@ -272,6 +272,18 @@ mod tests {
     }
 
     #[test]
+    fn dropped_traffic_is_bounded_in_packets_or_octets_or_both() {
+        let numbers = [5u64.to_be_bytes(), 6u64.to_be_bytes()].concat();
+        let read = |flags: u8| {
+            dropped_traffic(IeType::DroppedDlTrafficThreshold, &[&[flags], &numbers[..]].concat())
+        };
+        for (flags, packets, octets) in [(1, Some(5), None), (2, None, Some(5)), (3, Some(5), Some(6))] {
+            assert_eq!(read(flags), Ok(DroppedTraffic { packets, octets }));
+        }
+        assert_eq!(read(0xfc).unwrap_err().cause, Cause::MandatoryIeIncorrect);
+    }
+
+    #[test]
     fn triggers_need_their_elements() {
         for (octet, element) in
             [(1, 64), (1 << 1, 31), (1 << 2, 32), (1 << 3, 71), (1 << 6, 72), (1 << 7, 82)]

@@ -63,6 +63,37 @@ fn numbers_with_their_highest_bit_are_in_order() {
 }
 
 #[test]
+fn what_is_read_ahead_is_what_is_read() {
+    let folder = Folder::new();
+    let (mut journal, _, _heard) = begin(&folder, Durability::Process);
+    for count in [0, 1, 255, 256, 257, 1000] {
+        let value = |key| vec![7; usize::try_from(key).unwrap() % 9];
+        (0..count).for_each(|key| put(&journal, Kind::Binding, key, &value(key)));
+        journal.flush().unwrap();
+        let copy = folder.copy();
+        let (_, mut recovery) = open(copy.config(Durability::Process)).unwrap();
+        let (mut read, mut ahead) = (Vec::new(), Vec::new());
+        let take = |to: &mut Vec<_>, key, value: &[u8]| {
+            to.push((key, value.to_vec()));
+            Ok::<_, StoreError>(())
+        };
+        recovery.read(Kind::Binding, |key, value| take(&mut read, key, value)).unwrap();
+        recovery.read_ahead(Kind::Binding, |key, value| take(&mut ahead, key, value)).unwrap();
+        assert_eq!(read.len() as u64, count);
+        assert_eq!(read, ahead);
+        // Who takes it may have enough.
+        if count == 1000 {
+            for last in [0, 300, 999] {
+                let enough = |at| StoreError::Format { path: "enough".into(), found: at, known: 0 };
+                let ended = recovery
+                    .read_ahead(Kind::Binding, |key, _| if key == last { Err(enough(7)) } else { Ok(()) });
+                assert!(matches!(ended, Err(StoreError::Format { found: 7, .. })), "{ended:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn segments_are_folded_while_it_goes_on() {
     let folder = Folder::new();
     let (mut journal, _, _heard) = begin(&folder, Durability::Process);
@@ -127,7 +158,13 @@ fn a_snapshot_that_was_changed_is_refused_by_name() {
     drop(journal);
     let mut refused = 0;
     for (other, block, damage) in damaged_snapshots(&folder) {
-        match open(other.config(Durability::Disk)).and_then(|(_, recovery)| values(&recovery)) {
+        let opened = open(other.config(Durability::Disk)).and_then(|(_, mut recovery)| {
+            let read = values(&recovery);
+            let ahead = Kind::ALL.map(|kind| recovery.read_ahead(kind, |_, _| Ok::<_, StoreError>(())));
+            assert_eq!(read.is_ok(), ahead.iter().all(Result::is_ok), "block {block} {damage:?}");
+            read
+        });
+        match opened {
             // Octets that no row is in.
             Ok(read) => assert_eq!(read, found, "block {block} {damage:?}"),
             Err(error) => {

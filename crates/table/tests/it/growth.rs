@@ -175,6 +175,9 @@ fn memory_follows_use() {
     table.insert(1, [1; 7]).unwrap();
     assert!(table.memory().bytes() < 64 << 20, "one key takes {:?}", table.memory());
     assert_eq!(table.capacity(), 40_000_000);
+    let sieved = Table::<u64, [u64; 7]>::with_bloom_filter(&domain, 40_000_000).unwrap();
+    sieved.insert(1, [1; 7]).unwrap();
+    assert!(sieved.memory().index_bytes > table.memory().index_bytes, "the filter is part of the index");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn check<K: Key + std::fmt::Debug>(ops: &[Op], key: impl Fn(u16) -> K) {
             }
             Op::Remove(k) => assert_eq!(table.remove(&key(k)), model.remove(&k).is_some()),
         }
-        assert_eq!(table.len(), model.len());
+        assert_eq!((table.len(), table.is_empty()), (model.len(), model.is_empty()));
     }
     let mut reader = domain.reader().unwrap();
     let guard = reader.pin();

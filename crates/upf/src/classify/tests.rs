@@ -142,11 +142,61 @@ fn one_candidate_is_confirmed_where_fields_tell_rules_apart() {
     }
 }
 
+/// Rules for every second network of either family.
+#[test]
+fn addresses_tell_rules_apart() {
+    let remote = |is_v6, network: u16| match is_v6 {
+        true => IpAddr::from([0x2001, 0xdb8, network, 1, 2, 3, 4, 5]),
+        false => IpAddr::from(Ipv4Addr::from_bits(10 << 24 | u32::from(network) << 16 | 0xffff)),
+    };
+    let sizes = [false, true].map(|is_v6| {
+        let len = if is_v6 { 48 } else { 16 };
+        let text = |at: u16| format!("permit out ip from {}/{len} to assigned", remote(is_v6, 2 * at));
+        let rules: Vec<_> =
+            (0..20).map(|at| rule(None, vec![SdfFilter::parse(&text(at)).unwrap()])).collect();
+        let classifier = Classifier::new(&rules).unwrap();
+        for network in 0..40 {
+            let flow = Flow { remote: remote(is_v6, network), ..to_port(1000) };
+            let found = classifier.find(&flow, |_| true).map(|found| found.rule);
+            assert_eq!(found, (network % 2 == 0).then_some(usize::from(network / 2)), "{}", flow.remote);
+        }
+        classifier.size()
+    });
+    assert!(sizes[0] < sizes[1], "{sizes:?}: addresses of IPv6 are longer");
+}
+
+#[test]
+fn qos_flows_tell_rules_apart() {
+    let rules: Vec<_> = (0..20).map(|qfi| rule(Some(0b11 << (2 * qfi)), Vec::new())).collect();
+    let classifier = Classifier::new(&rules).unwrap();
+    for qfi in 0..64u8 {
+        let found = classifier.find(&Flow { qfi: Some(qfi), ..to_port(1000) }, |_| true);
+        assert_eq!(found.map(|found| found.rule), (qfi < 40).then_some(usize::from(qfi / 2)), "{qfi}");
+    }
+    assert_eq!(classifier.find(&to_port(1000), |_| true), None, "of no QoS flow");
+}
+
+#[test]
+fn rules_that_ask_for_nothing_are_all_candidates_in_their_order() {
+    for count in [17, 64, 65] {
+        let rules: Vec<_> = (0..count).map(|_| rule(None, Vec::new())).collect();
+        let mut asked = Vec::new();
+        let confirm = |found: Candidate| {
+            asked.push(found.rule);
+            false
+        };
+        assert_eq!(Classifier::new(&rules).unwrap().find(&to_port(1000), confirm), None);
+        assert_eq!(asked, (0..count).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn few_rules_have_no_index_and_many_a_small_one() {
     assert_eq!(Classifier::new(&by_port(16)), None);
-    assert!(Classifier::new(&by_port(64)).unwrap().size() < 2048);
-    assert!(Classifier::new(&by_port(256)).unwrap().size() < 20 * 1024);
+    let size = |count| Classifier::new(&by_port(count)).unwrap().size();
+    assert!(size(64) < 2048);
+    // At least the rows of 256 ports, of as many bits each.
+    assert!((8 * 1024..20 * 1024).contains(&size(256)));
 }
 
 #[test]

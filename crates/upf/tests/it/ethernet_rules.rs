@@ -98,7 +98,8 @@ fn frames_match_every_part_of_a_filter_that_is_given() {
 fn flow_filters_of_the_pdi_itself_and_qfis_count_too() {
     let mut request = session(1, "lan");
     request.pdrs[0].pdi.sdf_filters = vec![SdfFilter::parse("permit out 17 from any to assigned").unwrap()];
-    request.pdrs[0].pdi.qfis = vec![Qfi(5)];
+    // One that is said twice is meant once.
+    request.pdrs[0].pdi.qfis = vec![Qfi(5), Qfi(5)];
     let (mut rig, _) = rig(&[request]);
     let packet = frame(HOST, station(1, 1), &[&[8, 0][..], &udp4("10.0.0.1", "10.0.0.9", 64, 20)].concat());
     let send = |rig: &mut Rig, qfi, inner: &[u8]| {
