@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kaido_n4::Volume;
 use kaido_pfcp::{Endpoint, Instants};
 use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recovery, StoreError};
-use kaido_upf::control::{NoSession, RecordedSessions, Upf, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, Upf, recorded_volume};
 use kaido_upf::usage::UsageSlot;
 use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
@@ -234,7 +234,7 @@ impl NodeStore {
         counts_in_memory: bool,
         left: &mut LeftBehind,
     ) -> Result<(), StoreFault> {
-        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_ref()) else {
+        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_mut()) else {
             return Ok(());
         };
         let began = Instant::now();
@@ -247,8 +247,7 @@ impl NodeStore {
                 .take_in_pfd(number, record)
                 .map_err(|error| StoreFault::Record { what: format!("application {number}: {error}") })
         })?;
-        let (sessions, in_use) =
-            RecordedSessions::read(|each| recovery.read(Kind::Session, each), of_session)?;
+        let in_use = CountersInUse::of(|each| recovery.read(Kind::Session, each), of_session)?;
         let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
         let claimed = restoration.claim_counters(in_use, |slot| {
@@ -256,7 +255,9 @@ impl NodeStore {
             most(&recorded, &left.counted(slot))
         });
         claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
-        restoration.resume_all(sessions, of_session, SystemTime::now())?;
+        let now = SystemTime::now();
+        let source = &mut *recovery;
+        restoration.resume_all(move |each| source.read(Kind::Session, each), of_session, now)?;
         let resumed = restoration.finish();
         for (seid, why) in &resumed.refused {
             tracing::error!(%seid, %why, "a session of before the restart cannot go on");

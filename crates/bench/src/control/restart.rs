@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use kaido_n4::Volume;
 use kaido_pfcp::{Config, Endpoint, Instants};
 use kaido_store::{Durability, Journal, Kind, Recovery, StoreConfig, open};
-use kaido_upf::control::{NoSession, RecordedSessions, Upf};
+use kaido_upf::control::{CountersInUse, NoSession, Upf};
 use kaido_upf::node::{Node, NodeSettings};
 use serde::Serialize;
 
@@ -89,11 +89,15 @@ impl StoreFolder {
         let mut upf = Upf::new(node, events, Vec::new())?;
         let control = |error: &dyn std::fmt::Display| BenchError::Control(error.to_string());
         let of_session = |number: u64, error: NoSession| control(&format!("session {number}: {error}"));
-        let (sessions, in_use) =
-            RecordedSessions::read(|each| recovery.read(Kind::Session, each), of_session)?;
+        let in_use = CountersInUse::of(|each| recovery.read(Kind::Session, each), of_session)?;
         let mut restoration = upf.restore();
         restoration.claim_counters(in_use, |_| Volume::default())?;
-        restoration.resume_all(sessions, of_session, SystemTime::now())?;
+        let source = &mut recovery;
+        restoration.resume_all(
+            move |each| source.read(Kind::Session, each),
+            of_session,
+            SystemTime::now(),
+        )?;
         let resumed = restoration.finish();
         let now = Instants::now();
         let mut endpoint = Endpoint::new(Config::at([127, 0, 0, 1].into()), upf, now);

@@ -74,8 +74,7 @@ use self::pool::{Lease, UePools};
 pub use self::pool::{LeasesInUse, PreparedPools, UePool};
 use self::remote_fteids::RemoteFTeids;
 pub use self::restore::{
-    CountersInUse, NoSession, RecordedSession, RecordedSessions, Restoration, RestoredSessions,
-    recorded_volume,
+    CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions, recorded_volume,
 };
 use self::ruleset::RuleSet;
 pub use self::search::{SessionFilter, SessionSearch};

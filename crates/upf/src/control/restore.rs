@@ -1,20 +1,22 @@
 //! Sessions of before a restart: as they were recorded, put into the table again.
 //!
 //! ```text
-//!   RecordedSessions::read ─▶ records, and which counters are in use ─▶ claim_counters
+//!   CountersInUse::of, all ─▶ which counters are in use ─▶ claim_counters
 //!   resume_all             ─▶ UE addresses, policers, records, limits, timers
 //!
-//!   each of several threads, a batch at a time:
-//!   decode ─▶ compile, table: one thread at a time ─▶ pack: one thread at a time
+//!   one thread     each of several, a batch at a time
+//!   read ────────▶ decode ─▶ compile, table: one at a time ─▶ pack: one at a time
 //! ```
-//! A batch stays with one thread, whose caches and heap have its sessions from the first to the last.
+//! A batch stays with one thread, whose caches and heap have its sessions from the first to the last. Records are read twice: to
+//! keep them costs more where the host has yet to find the memory.
 //! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
 //! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
@@ -53,47 +55,36 @@ pub struct RestoredSessions {
 
 /// Sessions that are decoded, put into the table and packed together: about half of a core's second-level cache.
 const BATCH: usize = 128;
-/// Octets of records in a piece of memory, which the allocator gives back when the last of them is decoded.
-const CHUNK_OCTETS: usize = 2 << 20;
+/// Batches that wait for a thread at most.
+const BATCHES_AHEAD: usize = 8;
 /// Sessions whose memory is asked for together, before the first of them is put into the table: buckets, counters and records of
 /// so many stay in the first-level cache.
 const ASKED_TOGETHER: usize = 32;
-/// Threads at most: one puts sessions into the table meanwhile the others decode and pack, and does not keep up with more.
+/// Threads at most, beside the one that reads: one puts sessions into the table meanwhile the others decode and pack, and does not keep up with more.
 const THREADS_MAX: usize = 4;
 
 /// Takes a record and its number.
 type Each<'e, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'e;
 
 /// Records as they were read, one behind the other.
-#[derive(Debug)]
-struct RecordChunk {
+#[derive(Debug, Default)]
+struct RecordBatch {
     octets: Vec<u8>,
     /// The number of each, and where it ends.
     ends: Vec<(u64, usize)>,
 }
 
-impl RecordChunk {
-    fn new() -> Self {
-        Self { octets: Vec::with_capacity(CHUNK_OCTETS), ends: Vec::new() }
-    }
-
-    /// Whether it need not grow for a record.
-    fn has_room(&self, record: &[u8]) -> bool {
-        self.octets.len() + record.len() <= self.octets.capacity()
-    }
-
+impl RecordBatch {
     fn push(&mut self, number: u64, record: &[u8]) {
         self.octets.extend_from_slice(record);
         self.ends.push((number, self.octets.len()));
     }
 
-    /// Decodes a batch, from the record at a place on.
-    fn decode(&self, from: usize, now: SystemTime) -> Result<Vec<Session>, BadRecord> {
-        let ends = self.ends.iter().skip(from).take(BATCH);
+    fn decode(&self, now: SystemTime) -> Result<Vec<Session>, BadRecord> {
         // Sessions are large: they are not to be moved while it grows.
-        let mut sessions = Vec::with_capacity(ends.len());
-        let mut begin = from.checked_sub(1).map_or(0, |before| self.ends[before].1);
-        for &(number, end) in ends {
+        let mut sessions = Vec::with_capacity(self.ends.len());
+        let mut begin = 0;
+        for &(number, end) in &self.ends {
             let record = &self.octets[std::mem::replace(&mut begin, end)..end];
             let mut session = RecordedSession::read(number, record).map_err(|_| BadRecord(number))?.0;
             session.state.begin_anew(now);
@@ -101,78 +92,60 @@ impl RecordChunk {
         }
         Ok(sessions)
     }
-
-    /// The batches in it, each by its first place. It is given up with the last of them.
-    fn batches(self) -> impl Iterator<Item = (Arc<Self>, usize)> + Send {
-        let (count, chunk) = (self.ends.len(), Arc::new(self));
-        (0..count).step_by(BATCH).map(move |from| (Arc::clone(&chunk), from))
-    }
 }
 
 /// The number of a record that is none of a session.
 #[derive(Clone, Copy, Debug)]
 struct BadRecord(u64);
 
-/// All sessions as they were recorded. They take less memory than in the table, and are given up as they come there.
-#[derive(Debug, Default)]
-pub struct RecordedSessions(Vec<RecordChunk>);
-
-impl RecordedSessions {
-    /// Takes all sessions, of which `read` hands out the records, and looks which counters they use.
-    ///
-    /// # Errors
-    /// Those of `read`, and that of a record that is none of a session.
-    pub fn read<E>(
-        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
-        fault: impl Fn(u64, NoSession) -> E,
-    ) -> Result<(Self, CountersInUse), E> {
-        let mut chunks: Vec<RecordChunk> = Vec::new();
-        let mut in_use = CountersInUse::default();
-        read(&mut |number, record| {
-            in_use.look(number, record).map_err(|error| fault(number, error))?;
-            match chunks.last_mut().filter(|chunk| chunk.has_room(record)) {
-                Some(chunk) => chunk.push(number, record),
-                None => {
-                    let mut chunk = RecordChunk::new();
-                    chunk.push(number, record);
-                    chunks.push(chunk);
-                }
-            }
-            Ok(())
-        })?;
-        Ok((Self(chunks), in_use))
-    }
-}
-
-/// How many threads bring sessions back: one more than CPUs, as one may have to wait for another.
+/// How many threads bring sessions back, beside the one that reads.
 fn threads() -> usize {
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    (cpus + 1).min(THREADS_MAX)
+    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX)
 }
 
-/// What threads share that bring sessions back: batches, each a place in a chunk, and where their sessions go.
-struct Resuming<'r, 'u, B> {
-    batches: Mutex<B>,
+/// Reads all records, and hands them out until nobody takes them.
+fn hand_out<E>(
+    read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
+    to: &SyncSender<RecordBatch>,
+    nobody_takes: impl Fn(u64) -> E,
+) -> Result<(), E> {
+    let mut batch = RecordBatch::default();
+    read(&mut |number, record| {
+        batch.push(number, record);
+        if batch.ends.len() < BATCH {
+            return Ok(());
+        }
+        to.send(std::mem::take(&mut batch)).map_err(|_| nobody_takes(number))
+    })?;
+    // What was wrong is said where it is not taken.
+    let _ = to.send(batch);
+    Ok(())
+}
+
+/// What threads share that bring sessions back: batches, and where their sessions go.
+struct Resuming<'r, 'u> {
+    /// None after one had a record of no session: that ends all threads.
+    batches: Mutex<Option<Receiver<RecordBatch>>>,
     table: Mutex<&'r mut Restoration<'u>>,
     packed: Mutex<PackedSessions>,
     now: SystemTime,
 }
 
-impl<B: Iterator<Item = (Arc<RecordChunk>, usize)>> Resuming<'_, '_, B> {
-    /// Brings batches back until there are no more, or one has a record of no session, which ends the others too.
+impl Resuming<'_, '_> {
+    /// Brings batches back until there are no more.
     fn run(&self) -> Result<(), BadRecord> {
-        loop {
-            let Some((chunk, from)) = lock(&self.batches).next() else { return Ok(()) };
-            let resumed = self.resume(&chunk, from);
-            if resumed.is_err() {
-                lock(&self.batches).by_ref().for_each(drop);
-                return resumed;
+        let next = || lock(&self.batches).as_ref()?.recv().ok();
+        while let Some(batch) = next() {
+            if let Err(bad) = self.resume(&batch) {
+                *lock(&self.batches) = None;
+                return Err(bad);
             }
         }
+        Ok(())
     }
 
-    fn resume(&self, chunk: &RecordChunk, from: usize) -> Result<(), BadRecord> {
-        let mut sessions = chunk.decode(from, self.now)?;
+    fn resume(&self, batch: &RecordBatch) -> Result<(), BadRecord> {
+        let mut sessions = batch.decode(self.now)?;
         let given_up = lock(&self.table).resume_together(&mut sessions, self.now);
         let mut packed = lock(&self.packed);
         given_up.into_iter().for_each(|index| packed.forget(index));
@@ -284,27 +257,30 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Puts all sessions into the table, in several threads.
+    /// Puts all sessions into the table, of which `read` hands out the records. Other threads read, and do the same.
     ///
     /// # Errors
-    /// That of a record that is none of a session.
-    pub fn resume_all<E>(
+    /// Those of `read`, and that of a record that is none of a session.
+    pub fn resume_all<E: Send>(
         &mut self,
-        RecordedSessions(chunks): RecordedSessions,
-        fault: impl Fn(u64, NoSession) -> E,
+        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E> + Send,
+        fault: impl Fn(u64, NoSession) -> E + Sync,
         now: SystemTime,
     ) -> Result<(), E> {
-        let batches = Mutex::new(chunks.into_iter().flat_map(RecordChunk::batches));
+        let (sender, batches) = sync_channel(BATCHES_AHEAD);
         let packed = Mutex::new(std::mem::take(&mut self.upf.sessions));
-        let resuming = Resuming { batches, table: Mutex::new(self), packed, now };
-        let done = thread::scope(|scope| {
+        let resuming = Resuming { batches: Mutex::new(Some(batches)), table: Mutex::new(self), packed, now };
+        let (done, read) = thread::scope(|scope| {
+            let nobody_takes = |number| fault(number, NoSession);
+            let reader = scope.spawn(move || hand_out(read, &sender, nobody_takes));
             let others: Vec<_> = (1..threads()).map(|_| scope.spawn(|| resuming.run())).collect();
             let own = resuming.run();
-            others.into_iter().fold(own, |done, other| done.and(joined(other.join())))
+            let done = others.into_iter().fold(own, |done, other| done.and(joined(other.join())));
+            (done, joined(reader.join()))
         });
         let packed = resuming.packed.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.upf.sessions = packed;
-        done.map_err(|BadRecord(number)| fault(number, NoSession))
+        done.map_err(|BadRecord(number)| fault(number, NoSession)).and(read)
     }
 
     /// Puts the session of one record into the table, all in this thread.

@@ -9,9 +9,7 @@ use kaido_n4::{
     SessionEvent, SessionService, Teid, UpdateFar, Urr, UrrId, Volume,
 };
 use kaido_store::{Kind, Recorder, changes};
-use kaido_upf::control::{
-    CountersInUse, NoSession, RecordedSession, RecordedSessions, RestoredSessions, recorded_volume,
-};
+use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, RestoredSessions, recorded_volume};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::fixture::packets::{downlink, udp, uplink};
@@ -64,14 +62,18 @@ impl Life {
         let memory = if with_memory { before } else { memory() };
         let mut rig = Rig::over(memory.try_clone().unwrap());
         rig.upf.record_by(recorder.clone());
-        let read = RecordedSessions::read(
+        let in_use = CountersInUse::of(
             |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
             |_, error| error,
         );
-        let (sessions, in_use) = read.unwrap();
         let mut restoration = rig.upf.restore();
-        restoration.claim_counters(in_use, |slot| counted(slot.0)).unwrap();
-        restoration.resume_all(sessions, |_, error| error, now()).unwrap();
+        restoration.claim_counters(in_use.unwrap(), |slot| counted(slot.0)).unwrap();
+        let read = restoration.resume_all(
+            |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
+            |_, error| error,
+            now(),
+        );
+        read.unwrap();
         let restored = restoration.finish();
         (Self { rig, recorder, memory, kept }, restored)
     }
@@ -341,19 +343,19 @@ fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
     for bad in [300, 949] {
         let mut rig = Rig::over(memory());
         let mut restoration = rig.upf.restore();
-        let read = RecordedSessions::read(
+        let resumed = restoration.resume_all(
             |each| {
                 life.kept.iter().try_for_each(|(&number, value)| {
                     each(number, if number == bad { &value[..value.len() - 1] } else { value })
                 })
             },
             |number, _| number,
+            now(),
         );
-        // Its counters come first and are whole.
-        let (sessions, _) = read.unwrap();
-        assert_eq!(restoration.resume_all(sessions, |number, _| number, now()), Err(bad));
+        assert_eq!(resumed, Err(bad));
         // What fails while it is read is told as it is.
-        assert_eq!(RecordedSessions::read(|_| Err(77), |number, _| number).unwrap_err(), 77);
+        let resumed = restoration.resume_all(|_| Err(77), |number, _| number, now());
+        assert_eq!(resumed, Err(77));
     }
 }
 
@@ -362,9 +364,10 @@ fn octets_that_are_no_session_are_refused() {
     let mut life = Life::first();
     let mut restoration = life.rig.upf.restore();
     for (number, record) in [(0, &[][..]), (0, &[0; 40]), (u64::MAX, &[1; 400])] {
-        let read = RecordedSessions::read(|each| each(number, record), |number, _| number);
-        assert_eq!(read.unwrap_err(), number);
-        assert_eq!(restoration.resume_one(number, record, now()), Err(NoSession));
+        let in_use = CountersInUse::of(|each| each(number, record), |number, _| number);
+        assert_eq!(in_use.unwrap_err(), number);
+        let resumed = restoration.resume_all(|each| each(number, record), |number, _| number, now());
+        assert_eq!(resumed, Err(number));
         assert_eq!(restoration.take_in_pfd(number, &record[..record.len().min(1)]), Err(NoSession));
     }
     assert_eq!(restoration.finish().restored, 0);
