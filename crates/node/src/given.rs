@@ -38,7 +38,7 @@ impl GivenSockets {
     pub(crate) fn take() -> io::Result<Self> {
         let mut given = ListenFd::from_env();
         let count = given.len();
-        let kind = |fault: io::Error| {
+        let not_understood = |fault: io::Error| {
             let help = "ListenDatagram= and ListenStream= with an IP address and a port are understood";
             io::Error::new(fault.kind(), format!("a socket of the service manager: {fault}; {help}"))
         };
@@ -49,8 +49,10 @@ impl GivenSockets {
                     (SocketKind::Datagram, socket.local_addr()?, OwnedFd::from(socket))
                 }
                 Err(_) => {
-                    let listener =
-                        given.take_tcp_listener(at).map_err(kind)?.ok_or(io::ErrorKind::NotFound)?;
+                    let listener = given
+                        .take_tcp_listener(at)
+                        .map_err(not_understood)?
+                        .ok_or(io::ErrorKind::NotFound)?;
                     (SocketKind::Stream, listener.local_addr()?, OwnedFd::from(listener))
                 }
             };

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod change;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -39,6 +40,7 @@ pub mod tools;
 #[cfg(feature = "disk")]
 mod watch;
 
+pub use batch::{EachRecord, RecordBatch, send_batches};
 pub use change::{Change, Kind, Malformed, Moment, Recorder, changes};
 #[cfg(feature = "disk")]
 pub use error::StoreError;

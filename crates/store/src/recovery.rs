@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
+use crate::batch::{RecordBatch, send_batches};
 use crate::change::Kind;
 use crate::error::StoreError;
 use crate::fold::{Folder, StoreFiles};
@@ -57,28 +58,6 @@ pub struct Recovery {
 const BATCH: usize = 256;
 /// Batches that wait to be taken at most.
 const BATCHES_AHEAD: usize = 4;
-
-/// Values as they were read, one behind the other.
-#[derive(Debug, Default)]
-struct ReadBatch {
-    octets: Vec<u8>,
-    /// The number of each, and where it ends.
-    ends: Vec<(u64, usize)>,
-}
-
-impl ReadBatch {
-    fn push(&mut self, key: u64, value: &[u8]) {
-        self.octets.extend_from_slice(value);
-        self.ends.push((key, self.octets.len()));
-    }
-
-    fn each<E>(&self, each: &mut impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
-        let mut begin = 0;
-        self.ends
-            .iter()
-            .try_for_each(|&(key, end)| each(key, &self.octets[std::mem::replace(&mut begin, end)..end]))
-    }
-}
 
 /// Why reading ended early.
 #[derive(Debug)]
@@ -158,8 +137,10 @@ impl Recovery {
     ) -> Result<(), E> {
         thread::scope(|scope| {
             let (sender, batches) = sync_channel(BATCHES_AHEAD);
-            let reader = scope.spawn(move || self.hand_out(kind, &sender));
-            let taken = batches.iter().try_for_each(|batch: ReadBatch| batch.each(&mut each));
+            let reader = scope.spawn(move || {
+                send_batches(BATCH, |to| self.read(kind, to), &sender, |_| HandOutEnd::NobodyTakes)
+            });
+            let taken = batches.iter().try_for_each(|batch: RecordBatch| batch.each(&mut each));
             // Nobody takes more, which ends the reader.
             drop(batches);
             let read = reader.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
@@ -168,19 +149,6 @@ impl Recovery {
                 (taken, _) => taken,
             }
         })
-    }
-
-    /// Sends all of a kind, a batch at a time.
-    fn hand_out(&self, kind: Kind, to: &SyncSender<ReadBatch>) -> Result<(), HandOutEnd> {
-        let mut batch = ReadBatch::default();
-        self.read(kind, |key, value| {
-            batch.push(key, value);
-            if batch.ends.len() < BATCH {
-                return Ok(());
-            }
-            to.send(std::mem::take(&mut batch)).map_err(|_| HandOutEnd::NobodyTakes)
-        })?;
-        to.send(batch).map_err(|_| HandOutEnd::NobodyTakes)
     }
 
     /// Starts what works beside the control loop. `notify` is called whenever more is durable.

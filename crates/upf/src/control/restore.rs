@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
@@ -37,7 +37,7 @@ use crate::ids::{AppNumber, SessionIndex};
 use crate::node::WorkerEvent;
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, ChooseOr, Rejection, Seid, UrrId, Volume};
-use kaido_store::Recorder;
+use kaido_store::{EachRecord, RecordBatch, Recorder, send_batches};
 
 /// A record that is none of this program's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,38 +60,21 @@ const BATCHES_AHEAD: usize = 8;
 /// Sessions whose memory is asked for together, before the first of them is put into the table: buckets, counters and records of
 /// so many stay in the first-level cache.
 const ASKED_TOGETHER: usize = 32;
-/// Threads at most, beside the one that reads: one puts sessions into the table meanwhile the others decode and pack, and does not keep up with more.
+/// Threads at most, beside the one that reads: one puts sessions into the table while the others decode and pack, and does not keep up
+/// with more.
 const THREADS_MAX: usize = 4;
 
-/// Takes a record and its number.
-type Each<'e, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'e;
-
-/// Records as they were read, one behind the other.
-#[derive(Debug, Default)]
-struct RecordBatch {
-    octets: Vec<u8>,
-    /// The number of each, and where it ends.
-    ends: Vec<(u64, usize)>,
-}
-
-impl RecordBatch {
-    fn push(&mut self, number: u64, record: &[u8]) {
-        self.octets.extend_from_slice(record);
-        self.ends.push((number, self.octets.len()));
-    }
-
-    fn decode(&self, now: SystemTime) -> Result<Vec<Session>, BadRecord> {
-        // Sessions are large: they are not to be moved while it grows.
-        let mut sessions = Vec::with_capacity(self.ends.len());
-        let mut begin = 0;
-        for &(number, end) in &self.ends {
-            let record = &self.octets[std::mem::replace(&mut begin, end)..end];
-            let mut session = RecordedSession::read(number, record).map_err(|_| BadRecord(number))?.0;
-            session.state.begin_anew(now);
-            sessions.push(session);
-        }
-        Ok(sessions)
-    }
+/// The sessions of a batch of records.
+fn decode(batch: &RecordBatch, now: SystemTime) -> Result<Vec<Session>, BadRecord> {
+    // Sessions are large: they are not to be moved while it grows.
+    let mut sessions = Vec::with_capacity(batch.len());
+    batch.each(|number, record| {
+        let mut session = RecordedSession::read(number, record).map_err(|_| BadRecord(number))?.0;
+        session.state.begin_anew(now);
+        sessions.push(session);
+        Ok(())
+    })?;
+    Ok(sessions)
 }
 
 /// The number of a record that is none of a session.
@@ -101,25 +84,6 @@ struct BadRecord(u64);
 /// How many threads bring sessions back, beside the one that reads.
 fn threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX)
-}
-
-/// Reads all records, and hands them out until nobody takes them.
-fn hand_out<E>(
-    read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
-    to: &SyncSender<RecordBatch>,
-    nobody_takes: impl Fn(u64) -> E,
-) -> Result<(), E> {
-    let mut batch = RecordBatch::default();
-    read(&mut |number, record| {
-        batch.push(number, record);
-        if batch.ends.len() < BATCH {
-            return Ok(());
-        }
-        to.send(std::mem::take(&mut batch)).map_err(|_| nobody_takes(number))
-    })?;
-    // What was wrong is said where it is not taken.
-    let _ = to.send(batch);
-    Ok(())
 }
 
 /// What threads share that bring sessions back: batches, and where their sessions go.
@@ -145,7 +109,7 @@ impl Resuming<'_, '_> {
     }
 
     fn resume(&self, batch: &RecordBatch) -> Result<(), BadRecord> {
-        let mut sessions = batch.decode(self.now)?;
+        let mut sessions = decode(batch, self.now)?;
         let given_up = lock(&self.table).resume_together(&mut sessions, self.now);
         let mut packed = lock(&self.packed);
         given_up.into_iter().for_each(|index| packed.forget(index));
@@ -202,7 +166,7 @@ impl CountersInUse {
     /// # Errors
     /// Those of `read`, and that of a record that is none of a session.
     pub fn of<E>(
-        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E>,
+        read: impl FnOnce(&mut EachRecord<'_, E>) -> Result<(), E>,
         fault: impl Fn(u64, NoSession) -> E,
     ) -> Result<Self, E> {
         let mut found = Self::default();
@@ -263,7 +227,7 @@ impl Restoration<'_> {
     /// Those of `read`, and that of a record that is none of a session.
     pub fn resume_all<E: Send>(
         &mut self,
-        read: impl FnOnce(&mut Each<'_, E>) -> Result<(), E> + Send,
+        read: impl FnOnce(&mut EachRecord<'_, E>) -> Result<(), E> + Send,
         fault: impl Fn(u64, NoSession) -> E + Sync,
         now: SystemTime,
     ) -> Result<(), E> {
@@ -272,7 +236,7 @@ impl Restoration<'_> {
         let resuming = Resuming { batches: Mutex::new(Some(batches)), table: Mutex::new(self), packed, now };
         let (done, read) = thread::scope(|scope| {
             let nobody_takes = |number| fault(number, NoSession);
-            let reader = scope.spawn(move || hand_out(read, &sender, nobody_takes));
+            let reader = scope.spawn(move || send_batches(BATCH, read, &sender, nobody_takes));
             let others: Vec<_> = (1..threads()).map(|_| scope.spawn(|| resuming.run())).collect();
             let own = resuming.run();
             let done = others.into_iter().fold(own, |done, other| done.and(joined(other.join())));
