@@ -17,7 +17,7 @@ from PIL import Image, ImageChops
 from rig.browser import Browser
 from rig.net import Topology, run
 from rig.node import Node
-from rig.still import Api, Still, served
+from rig.still import EVENTS, Api, Still, served
 from test_page import FUNCTIONS, PAGES, SCREENS, functions, go, serving, shown, text_has, until
 from test_vxlan import PEER_INNER
 
@@ -59,7 +59,7 @@ def looks_as_before(
         pytest.skip("the font DejaVu is not installed")
     width, height, dark = SCREENS[screen]
     shown.open(f"{url}/", width, height, dark)
-    until(shown, "return window.looked >= 16", "the node tells nothing")
+    until(shown, f"return window.looked >= {EVENTS}", "the node tells nothing")
     text_has(shown, "Datapath")
     faults = []
     for page, heading in pages.items():

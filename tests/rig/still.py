@@ -20,8 +20,8 @@ from rig.http import Control, ask
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-#: Looks that a chart is drawn of.
-_LOOKS = 8
+#: What a node tells of itself: two events make a look, of which a chart is drawn.
+EVENTS = 16
 #: Half a second goes by with each event, and two make a look. Fonts are those that every Debian has.
 _STILL = """
 <script>
@@ -63,7 +63,7 @@ class Still:
             connection.request("GET", "/v1/events?interval_ms=1000")
             answer = connection.getresponse()
             name = ""
-            while len(self.events) < 2 * _LOOKS:
+            while len(self.events) < EVENTS:
                 line = answer.readline().decode().strip()
                 key, _, value = line.partition(": ")
                 if key == "event":
