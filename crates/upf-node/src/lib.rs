@@ -329,10 +329,10 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = NodeSettings { recovery: Some(store.recovery_time), ..ports.settings(config)? };
-    let cells = ports.cells()?;
-    let counts_in_memory = cells.is_none() && store.is_on();
-    let (node, events) = match (cells, store.take_memory(counts_in_memory)?) {
-        (Some((usage, policers)), _) => Node::beside_kernel(settings, usage, policers),
+    let of_kernel = ports.memory(&settings)?;
+    let counts_in_memory = of_kernel.is_none() && store.is_on();
+    let (node, events) = match (of_kernel, store.take_memory(counts_in_memory)?) {
+        (Some(memory), _) => Node::beside_kernel(settings, memory),
         (None, Some(memory)) => Node::over(settings, memory),
         (None, None) => Node::new(settings),
     }

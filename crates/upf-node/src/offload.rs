@@ -18,7 +18,7 @@ use kaido_upf_xdp::offload::{
     Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
     OffloadNextHop, OffloadRoute, ROUTES_MAX, Template,
 };
-use kaido_upf_xdp::{OffloadConfig, SharedOffload};
+use kaido_upf_xdp::{OffloadConfig, SharedOffload, ue_network_words};
 
 use super::exits::Exits;
 use crate::config::{MssClampConfig, SourcePort, UpfConfig};
@@ -55,6 +55,7 @@ pub(super) fn config(config: &UpfConfig) -> OffloadConfig {
         fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
         ecn: config.gtpu.ecn,
         no_syn: *config.gtpu.mss_clamp.get_ref() != MssClampConfig::ByMtu(false),
+        ue_network_words: ue_network_words(config.node.ue_to_ue.into(), sessions_max),
         // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
         seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
     }

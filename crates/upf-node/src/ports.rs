@@ -18,10 +18,9 @@ use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
 use kaido_upf::node::{
-    EndpointScope, Instance, MssClamp, MssLimit, Node, NodeSettings, OuterSourcePort, PortRole, UdpChecksums,
+    EndpointScope, Instance, MssClamp, MssLimit, Node, NodeMemory, NodeSettings, OuterSourcePort, PortRole,
+    UdpChecksums,
 };
-use kaido_upf::qos::Policers;
-use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::offload::{FrameLosses, LeftTables, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
 use kaido_xdp::PinFolder;
@@ -287,17 +286,11 @@ impl Ports {
         })
     }
 
-    /// The usage counters that the kernel counts in too, and the policers that it takes from; `None` when the workers do all.
-    pub(super) fn cells(&self) -> Result<Option<(UsageCounters, Policers)>, UpfStartFault> {
+    /// The memory that the kernel uses too; `None` when the workers do all.
+    pub(super) fn memory(&self, settings: &NodeSettings) -> Result<Option<NodeMemory>, UpfStartFault> {
         let Some(offload) = &self.offload else { return Ok(None) };
-        let fault = |fault: String| UpfStartFault::Datapath { fault };
-        let cells =
-            offload.with(|offload| offload.leak_usage_cells()).map_err(|error| fault(error.to_string()))?;
-        let usage = UsageCounters::over(cells).map_err(|error| fault(error.to_string()))?;
-        let words =
-            offload.with(|offload| offload.leak_policers()).map_err(|error| fault(error.to_string()))?;
-        let policers = Policers::over(words).map_err(|error| fault(error.to_string()))?;
-        Ok(Some((usage.with_offloaded(Box::new(offload.clone())), policers)))
+        let memory = offload.memory(settings);
+        memory.map(Some).map_err(|error| UpfStartFault::Datapath { fault: error.to_string() })
     }
 
     /// The datapath in the kernel, where there is one, told of the node.

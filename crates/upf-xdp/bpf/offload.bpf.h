@@ -251,6 +251,21 @@ static __always_inline __u64 offload_to(const struct offload_packet *packet)
 	return bpf_ntohl(word_at(((const struct ipv4 *)packet->ip)->destination));
 }
 
+/* Whether the packet's destination may be a UE's, or lie behind one, where that matters. As crates/upf/src/ue_networks.rs has it. */
+static __always_inline int offload_may_be_ue(const struct offload_globals *globals, const struct offload_packet *packet)
+{
+	__u32 shift = globals->ue_shift, at;
+	const volatile __u64 *word;
+	__u64 bit;
+
+	if (!shift)
+		return 0;
+	bit = (offload_to(packet) >> OFFLOAD_UE_HOST_BITS) * 0x9e3779b97f4a7c15ull >> (shift & 63);
+	at = bit >> 6;
+	word = bpf_map_lookup_elem(&offload_ues, &at);
+	return !word || *word >> (bit & 63) & 1;
+}
+
 /* Whether the packet's destination is on the link of a tenant's LAN, where no gateway leads. */
 static __always_inline int offload_is_near(const struct offload_hop *hop, const struct offload_packet *packet)
 {
@@ -779,6 +794,9 @@ static __always_inline int offload_apply(struct xdp_md *ctx, const struct offloa
 		return 0;
 	*reason = OFFLOAD_HAND_DESTINATION;
 	if (!offload_is_routed(packet) || offload_is_own(globals, packet))
+		return 0;
+	*reason = OFFLOAD_HAND_OTHER_UE;
+	if (!(flags & OFFLOAD_DOWNLINK) && offload_may_be_ue(globals, packet))
 		return 0;
 	*reason = OFFLOAD_HAND_HOP_LIMIT;
 	if (packet->hops <= 1)

@@ -91,6 +91,8 @@
 #define OFFLOAD_CREDIT_MAX 16384
 #define OFFLOAD_CREDIT_SHIFT 4
 #define OFFLOAD_OWN_WORDS 64
+/* offload_ues: bits of an address, or of an IPv6 address's upper half, that are not its network's. */
+#define OFFLOAD_UE_HOST_BITS 8
 #define OFFLOAD_PORTS_MAX 64
 #define OFFLOAD_ROUTES_MAX 32
 #define OFFLOAD_NEIGHBOURS_MAX 16384
@@ -237,7 +239,7 @@ struct offload_globals {
 	__u32 routes_at; /* which of both stand */
 	/* By scope: how many groups there is room for, where most of its records have one; else zero. */
 	__u32 groups[OFFLOAD_SCOPES];
-	__u32 spare;
+	__u32 ue_shift; /* of the number of a bit of offload_ues; zero where packets from UE to UE are simply routed */
 	struct offload_routes routes[2];
 };
 _Static_assert(sizeof(struct offload_globals) == 3672, "offload_globals");
@@ -283,7 +285,8 @@ enum offload_hand {
 	OFFLOAD_HAND_RATE = 15,         /* its rate was changed, and what is taken is to be reckoned anew */
 	OFFLOAD_HAND_SYN = 16,          /* opens a TCP connection, and MSS are lowered */
 	OFFLOAD_HAND_CHECKSUM = 17,     /* the tunnel's UDP checksum takes the payload, which is not read here */
-	OFFLOAD_HANDS = 18,
+	OFFLOAD_HAND_OTHER_UE = 18,     /* may be for another UE, and UEs are kept apart or reach each other in the engine */
+	OFFLOAD_HANDS = 19,
 };
 
 enum offload_drop {
@@ -303,6 +306,6 @@ struct offload_counters {
 	__u64 received_bytes; /* of the frames that were forwarded or dropped, as they came */
 	__u64 sent[OFFLOAD_PORTS_MAX][2]; /* frames and their bytes, by the port of the hop */
 };
-_Static_assert(sizeof(struct offload_counters) == 1240, "offload_counters");
+_Static_assert(sizeof(struct offload_counters) == 1248, "offload_counters");
 
 #endif

@@ -76,6 +76,15 @@ struct {
 	__uint(max_entries, 1);
 } offload_readers SEC(".maps");
 
+/* A bit for each network that may have UEs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 1);
+} offload_ues SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct steer_address);

@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kaido_n4::{AddressMatch, Teid};
 use kaido_upf::action::CountScope;
+use kaido_upf::extended::UeToUe;
 use kaido_upf::ids::SessionIndex;
-use kaido_upf::node::WorkerEvent;
+use kaido_upf::node::{NodeMemory, NodeSettings, WorkerEvent};
 use kaido_upf::offload::{
     KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
 };
+use kaido_upf::qos::Policers;
 use kaido_upf::record::{FlowMatch, LINES_MAX};
 use kaido_upf::tunnels::EncapTemplate;
 use kaido_upf::ue::Direction;
-use kaido_upf::usage::{OffloadedCounters, UsageSlot};
+use kaido_upf::ue_networks::UeNetworks;
+use kaido_upf::usage::{OffloadedCounters, UnfitMemory, UsageCounters, UsageSlot};
 
 use crate::offload::{
     self, Counts, OffloadDestination, OffloadDirection, OffloadKey, OffloadLine, OffloadMatch, OffloadRecord,
@@ -25,6 +28,23 @@ use crate::{Offload, OffloadError};
 // What the user plane takes for fitting does fit.
 const _: () = assert!(LINES_MAX == offload::LINES_MAX && KERNEL_CELLS_MAX == offload::CELLS_MAX);
 const _: () = assert!(KERNEL_POLICERS_MAX == offload::POLICERS_MAX);
+
+/// Why the tables' memory cannot be a node's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Bpf(#[from] kaido_xdp::Error),
+    /// It was made for another node.
+    #[error(transparent)]
+    Unfit(#[from] UnfitMemory),
+}
+
+/// Words of the map of UEs' networks that a node with such settings needs: none where packets from UE to UE are simply routed.
+pub fn ue_network_words(ue_to_ue: UeToUe, sessions_max: u32) -> u32 {
+    if ue_to_ue == UeToUe::Route { 0 } else { UeNetworks::words(sessions_max) }
+}
 
 /// The offload's tables, of a node and of its usage counters.
 #[derive(Clone, Debug)]
@@ -39,6 +59,26 @@ impl SharedOffload {
     /// Does something with them. Within a closure, so that nothing is held when they are asked for again.
     pub fn with<T>(&self, act: impl FnOnce(&mut Offload) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Their memory as that of a node with such settings, which both use from here on.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn memory(&self, settings: &NodeSettings) -> Result<NodeMemory, MemoryError> {
+        let usage = self.with(|offload| offload.leak_usage_cells())?;
+        let policers = self.with(|offload| offload.leak_policers())?;
+        let ue_networks = match settings.ue_to_ue {
+            UeToUe::Route => None,
+            UeToUe::Forward | UeToUe::Drop => {
+                Some(UeNetworks::over(self.with(|offload| offload.leak_ue_networks())?)?)
+            }
+        };
+        Ok(NodeMemory {
+            usage: UsageCounters::over(usage)?.with_offloaded(Box::new(self.clone())),
+            policers: Policers::over(policers)?,
+            ue_networks,
+        })
     }
 
     /// Puts a record under a key, in the place of one that is there.

@@ -146,6 +146,7 @@ pub fn filled(sessions: u32, rules: Rules) -> Result<Offload, OffloadError> {
         fixed_source_port: false,
         ecn: true,
         no_syn: false,
+        ue_network_words: 0,
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;
     // Test runs come in by the loopback interface: what leaves by it leaves by where it came in.

@@ -49,6 +49,7 @@ fn rule(number: u16) -> Result<FilteredRule, SdfError> {
             qos: kaido_upf::qos::Enforcement::default(),
             destination: Destination::Routed,
             exit: N6Exit::Any,
+            other_ues: None,
             usage: UsageSlots::default(),
             buffer: kaido_upf::action::BufferBounds::default(),
         },

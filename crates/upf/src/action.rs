@@ -151,6 +151,9 @@ pub struct Action {
     pub destination: Destination,
     /// By what packets leave that go into no tunnel.
     pub exit: N6Exit,
+    /// The network instance among whose UEs a packet's destination is looked for before it leaves, where UEs are kept apart or
+    /// reach each other here ([`UeToUe`](crate::extended::UeToUe)).
+    pub other_ues: Option<InstanceId>,
     /// What is counted.
     pub usage: UsageSlots,
     /// How much is kept while the session buffers, and how long.

@@ -26,20 +26,6 @@ pub enum UeToUe {
     Drop,
 }
 
-/// Whom a packet from a UE is looked for among the node's own sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Local {
-    /// The UEs of a network instance, by the node's settings; whoever is none of them is outside.
-    Neighbours {
-        /// The network instance.
-        instance: InstanceId,
-        /// What becomes of it if there is such a UE.
-        how: UeToUe,
-    },
-    /// Members of a 5G virtual network alone (TS 23.501 5.8.2.13.3): rules whose source interface is 5G VN internal.
-    VirtualNetwork(InstanceId),
-}
-
 /// An IP header without GTP-U, with UDP behind it where there is a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainHeader {
@@ -111,8 +97,9 @@ pub struct EthernetRule {
 /// What a rule asks for beside its action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtendedActions {
-    /// Packets that the UE sends may be for another session of this node.
-    pub local: Option<Local>,
+    /// Packets that the UE sends are for members of its 5G virtual network alone (TS 23.501 5.8.2.13.3), in that network
+    /// instance: rules whose source interface is 5G VN internal.
+    pub virtual_network: Option<InstanceId>,
     /// Packets go to the control plane (TS 29.244 5.3.3): also those that no router forwards, such as router
     /// solicitations, and those from the unspecified address.
     pub to_control_plane: bool,

@@ -22,6 +22,7 @@
 //! - `line_numbers`: the only unsafe code: what lies among the records of a node;
 //! - `monitoring`: delays of QoS flows;
 //! - [`mod@path`]: the packet path of a worker;
+//! - [`ue_networks`]: which packets from UEs may be for other UEs;
 //! - [`slow_path`]: packets that take the slow path, by reason;
 //! - [`mod@usage`] has the counters, [`qos`] the rates.
 #![deny(unsafe_code)]
@@ -56,6 +57,7 @@ pub mod slow_path;
 pub mod trace;
 pub mod tunnels;
 pub mod ue;
+pub mod ue_networks;
 pub mod usage;
 
 pub use drop_reason::UpfDrop;

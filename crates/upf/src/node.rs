@@ -31,7 +31,7 @@ use crate::apps::{Applications, FlowEnds};
 use crate::buffered::BufferedBytes;
 use crate::echo::{AwaitedEchoes, recovery_time_stamp};
 use crate::ethernet::{Ethernet, Station};
-use crate::extended::ExtendedActions;
+use crate::extended::{ExtendedActions, UeToUe};
 use crate::fragment::Fragments;
 use crate::framed::FramedLengths;
 use crate::ids::{AppNumber, SessionIndex};
@@ -46,6 +46,7 @@ use crate::shared::Interner;
 use crate::slow_path::SlowPathCounters;
 use crate::trace::Tracer;
 use crate::tunnels::{Tunnel, Tunnels};
+use crate::ue_networks::UeNetworks;
 use crate::usage::{UsageCounters, UsageSlot};
 use kaido_n4::{PacketDelays, PdrId, Qfi, Teid, UrrId};
 
@@ -183,6 +184,17 @@ fn lines(sessions: u32, counters: u32) -> u32 {
     records.saturating_add(rules).saturating_add(counters)
 }
 
+/// Memory of a node that a datapath in the kernel uses too, where there is one.
+#[derive(Debug)]
+pub struct NodeMemory {
+    /// Counters that others count in too.
+    pub usage: UsageCounters,
+    /// Policers that others take from too.
+    pub policers: Policers,
+    /// Which networks have UEs, where a datapath in the kernel asks: where [`NodeSettings::ue_to_ue`] is not [`UeToUe::Route`].
+    pub ue_networks: Option<UeNetworks>,
+}
+
 /// Everything that control and workers share.
 #[derive(Debug)]
 pub struct Node {
@@ -204,6 +216,8 @@ pub struct Node {
     pub(crate) applications: Applications,
     /// Lengths of the framed routes in the table.
     pub(crate) framed: FramedLengths,
+    /// Which destinations of packets from UEs may be other UEs, where that matters.
+    pub(crate) ue_networks: Option<Arc<UeNetworks>>,
     /// The far ends that records name by number.
     pub tunnels: Tunnels,
     /// Usage counters.
@@ -275,30 +289,31 @@ impl Node {
         lines: &LineSlab,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let counters = usage_cells(settings.sessions_max);
-        let policers = Policers::new(policer_cells(settings.sessions_max))?;
-        Self::among(settings, lines, UsageCounters::among(lines.clone(), counters), policers)
+        let memory = NodeMemory {
+            usage: UsageCounters::among(lines.clone(), counters),
+            policers: Policers::new(policer_cells(settings.sessions_max))?,
+            ue_networks: None,
+        };
+        Self::among(settings, lines, memory)
     }
 
-    /// As [`Node::new`], with counters that others count in too, and policers that others take from: then
-    /// `workers_share_sessions` must be set.
+    /// As [`Node::new`], with memory that the kernel's datapath uses too: then `workers_share_sessions` must be set.
     ///
     /// # Errors
     /// [`RegionError`] when the tables do not fit into memory.
     pub fn beside_kernel(
         settings: NodeSettings,
-        usage: UsageCounters,
-        policers: Policers,
+        memory: NodeMemory,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let lines = LineSlab::new(lines(settings.sessions_max, 0))?;
-        Self::among(settings, &lines, usage, policers)
+        Self::among(settings, &lines, memory)
     }
 
     /// With its records among lines.
     fn among(
         settings: NodeSettings,
         lines: &LineSlab,
-        usage: UsageCounters,
-        policers: Policers,
+        NodeMemory { usage, policers, ue_networks }: NodeMemory,
     ) -> Result<(Arc<Self>, Receiver<WorkerEvent>), RegionError> {
         let domain = Domain::new();
         let table = Table::among(&domain, keys_max(settings.sessions_max), lines)?;
@@ -313,6 +328,12 @@ impl Node {
             lines: Arc::new(line_numbers::rules(lines.clone())),
             applications: Applications::default(),
             framed: FramedLengths::default(),
+            ue_networks: match settings.ue_to_ue {
+                UeToUe::Route => None,
+                UeToUe::Forward | UeToUe::Drop => {
+                    Some(Arc::new(ue_networks.map_or_else(|| UeNetworks::new(settings.sessions_max), Ok)?))
+                }
+            },
             tunnels: Tunnels::default(),
             usage,
             detections: Interner::default(),
@@ -337,6 +358,14 @@ impl Node {
             from_control_planes: ControlPlaneInbox::new(),
         };
         Ok((Arc::new(node), receiver))
+    }
+
+    /// A key is in the table now.
+    pub(crate) fn key_added(&self, key: &SessionKey) {
+        self.framed.added(key);
+        if let Some(ues) = &self.ue_networks {
+            ues.add(key);
+        }
     }
 
     /// Of the settings what may change, as it is now.

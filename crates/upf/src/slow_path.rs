@@ -32,6 +32,8 @@ pub enum SlowPathReason {
     Rate,
     /// It opens a TCP connection, whose MSS is lowered.
     MssClamp,
+    /// Its destination may be another UE, which is not simply routed.
+    OtherUe,
     /// Its next hop is not known yet, or not to this worker.
     NextHop,
     /// Something else is to be looked at: its source or destination, its hop limit, its length, its congestion marks.
@@ -40,7 +42,7 @@ pub enum SlowPathReason {
 
 impl SlowPathReason {
     /// How many there are.
-    pub const COUNT: usize = 11 + SlowPathCause::ALL.len();
+    pub const COUNT: usize = 12 + SlowPathCause::ALL.len();
 
     /// All, in their order.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -54,6 +56,7 @@ impl SlowPathReason {
             Self::Quota,
             Self::Rate,
             Self::MssClamp,
+            Self::OtherUe,
             Self::NextHop,
             Self::Other,
         ]
@@ -73,9 +76,10 @@ impl SlowPathReason {
             Self::Quota => 6,
             Self::Rate => 7,
             Self::MssClamp => 8,
-            Self::NextHop => 9,
-            Self::Other => 10,
-            Self::Rules(reason) => 11 + reason as usize,
+            Self::OtherUe => 9,
+            Self::NextHop => 10,
+            Self::Other => 11,
+            Self::Rules(reason) => 12 + reason as usize,
         }
     }
 
@@ -92,6 +96,7 @@ impl SlowPathReason {
             Self::Quota => "quota",
             Self::Rate => "rate",
             Self::MssClamp => "mss_clamp",
+            Self::OtherUe => "other_ue",
             Self::NextHop => "next_hop",
             Self::Other => "other",
         }
@@ -112,6 +117,7 @@ impl SlowPathReason {
             Self::Quota => "a quota is used up",
             Self::Rate => "the packet exceeds a rate",
             Self::MssClamp => "a TCP SYN, whose MSS is lowered",
+            Self::OtherUe => "the destination may be another UE, and `node.ue_to_ue` is not \"route\"",
             Self::NextHop => "the next hop is not known yet",
             Self::Other => "the source, destination, hop limit, length or congestion mark is to be looked at",
         };

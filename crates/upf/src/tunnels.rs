@@ -27,8 +27,17 @@ const CONTROL_PLANES_MAX: usize = 1024;
 pub struct EncapTemplateId(u16);
 
 impl EncapTemplateId {
-    /// Stands where there is no tunnel.
-    pub(crate) const NONE: Self = Self(ENCAP_TEMPLATES_MAX);
+    /// As a record has it.
+    #[inline]
+    pub(crate) const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// That which a record has.
+    #[inline]
+    pub(crate) const fn of_number(number: u16) -> Self {
+        Self(number)
+    }
 
     /// Its place, counted from zero.
     #[inline]
@@ -184,7 +193,7 @@ mod tests {
         assert_eq!(first.id, second.id);
         assert_ne!(first.id, other.id);
         assert_eq!(tunnels.encap(other.id.unwrap()), Some(&encap(1, 5)));
-        assert_eq!(tunnels.encap(EncapTemplateId::NONE), None);
+        assert_eq!(tunnels.encap(EncapTemplateId(ENCAP_TEMPLATES_MAX)), None);
         assert!(tunnels.leads_to(IpAddr::from([10, 0, 0, 1])));
         assert!(!tunnels.leads_to(IpAddr::from([10, 0, 0, 2])));
     }

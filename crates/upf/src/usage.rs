@@ -157,9 +157,9 @@ pub struct UsageCounters {
     lines: Option<LineSlab>,
 }
 
-/// Memory given for usage counters or policers that cannot hold any.
+/// Memory given for what others use too that cannot hold any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("usage counters and policers need cache lines of 64 bytes, aligned so")]
+#[error("memory that others use too is not aligned, or not of the length that it needs")]
 pub struct UnfitMemory;
 
 impl UsageCounters {

@@ -19,11 +19,11 @@ use kaido_upf::control::Upf;
 use kaido_upf::lan::LanId;
 use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
-use kaido_upf::qos::Policers;
 use kaido_upf::tunnels::EncapTemplate;
-use kaido_upf::usage::UsageCounters;
 use kaido_upf_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
-use kaido_upf_xdp::{Offload, OffloadConfig, Roles, SharedOffload, Steering, SteeringConfig};
+use kaido_upf_xdp::{
+    Offload, OffloadConfig, Roles, SharedOffload, Steering, SteeringConfig, ue_network_words,
+};
 use kaido_xdp::AttachMode;
 use serde::Serialize;
 
@@ -145,6 +145,7 @@ impl OffloadNode {
             groups_max: keys_max(sessions),
             usage_cells_max: usage_cells(sessions),
             policers_max: policer_cells(sessions),
+            ue_network_words: ue_network_words(settings.ue_to_ue, sessions),
             ..offload_config(&settings)
         };
         Self::tables_of(settings, &config)
@@ -158,11 +159,8 @@ impl OffloadNode {
     ) -> Result<(SharedOffload, (Arc<Node>, Upf)), Reason> {
         let offload = Offload::load(config);
         let tables = SharedOffload::new(offload.map_err(because)?);
-        let cells = tables.with(|offload| offload.leak_usage_cells()).map_err(because)?;
-        let usage = UsageCounters::over(cells).map_err(because)?.with_offloaded(Box::new(tables.clone()));
-        let words = tables.with(|offload| offload.leak_policers()).map_err(because)?;
-        let policers = Policers::over(words).map_err(because)?;
-        let (node, events) = Node::beside_kernel(settings, usage, policers).map_err(because)?;
+        let memory = tables.memory(&settings).map_err(because)?;
+        let (node, events) = Node::beside_kernel(settings, memory).map_err(because)?;
         tables.with(|offload| offload.begin_policers(node.policers.age()));
         let own: Vec<IpAddr> = node.settings.own_addresses().collect();
         tables.with(|offload| offload.set_own_addresses(&own)).map_err(because)?;
@@ -216,6 +214,7 @@ pub(crate) fn offload_config(settings: &NodeSettings) -> OffloadConfig {
         fixed_source_port: false,
         ecn: true,
         no_syn: false,
+        ue_network_words: 0,
         seed: SEED,
     }
 }

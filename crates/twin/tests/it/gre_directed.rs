@@ -78,6 +78,36 @@ fn a_frame_of_one_beat_changes_nothing_of_the_next() {
     }
 }
 
+/// As [`tunnelled`], with so many octets more in the outer packet.
+fn longer(tags: usize, more: u16) -> Vec<u8> {
+    let mut frame = tunnelled(tags, CLASSES[0], 0x1234);
+    let outer = 14 + 4 * tags;
+    let total = u16::from_be_bytes([frame[outer + 2], frame[outer + 3]]) + more;
+    frame[outer + 2..outer + 4].copy_from_slice(&total.to_be_bytes());
+    frame[outer + 10..outer + 12].fill(0);
+    let sum = checksum(&frame[outer..outer + 20]);
+    frame[outer + 10..outer + 12].copy_from_slice(&sum.to_be_bytes());
+    frame.resize(outer + usize::from(total), 0xa5);
+    frame
+}
+
+/// Behind the window as in it: the core has sent the first beats when it sees that the last octet is missing.
+#[test]
+fn a_frame_one_octet_short_of_its_packet_is_malformed() {
+    for size in Size::ALL {
+        let Some(mut core) = crate::core("a_frame_one_octet_short_of_its_packet_is_malformed", size) else {
+            continue;
+        };
+        let frames: Vec<_> = (0..3)
+            .flat_map(|tags| [0, 1, 60, 61, 62, 100, 500].map(|more| longer(tags, more)))
+            .flat_map(|whole| [2, 1, 0].map(|cut| whole[..whole.len() - cut].to_vec()))
+            .collect();
+        let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, "one octet short");
+        let of_each = [Event::IpMalformed, Event::IpMalformed, Event::Stripped];
+        assert!(events.chunks(3).all(|of| of == of_each), "{size:?}: {events:?}");
+    }
+}
+
 /// RFC 8200 3: GRE is announced and nothing is there.
 #[test]
 fn ipv6_without_a_payload_is_malformed() {

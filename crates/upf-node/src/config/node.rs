@@ -30,8 +30,8 @@ pub(crate) struct UpfNode {
     /// Error indications, ICMP errors and extension notices sent, per worker and kind.
     pub(crate) answers_per_second: u32,
     /// Packets from a UE to another of the same network instance. `route`: they leave by the routes like any other. `forward`: they
-    /// go straight into the other session, by its downlink rules; all packets from UEs are looked at for it, and none is left to the
-    /// kernel's datapath. `drop`: UEs are kept apart.
+    /// go straight into the other session, by its downlink rules. `drop`: UEs are kept apart. The fast path and the kernel's datapath
+    /// leave packets to networks that have UEs to the slow path.
     pub(crate) ue_to_ue: UeToUe,
 }
 

@@ -70,6 +70,8 @@ pub(crate) const COUNTED_NEAR: u64 = 1_048_576;
 /// Set in what a record has counted: no limit is near.
 pub(crate) const COUNTED_FAR: u64 = 1 << 63;
 pub(crate) const OWN_WORDS: usize = 64;
+#[cfg(test)]
+pub(crate) const UE_HOST_BITS: u32 = 8;
 pub(crate) const DEVICES_MAX: u32 = 256;
 pub(crate) const EVENTS_BYTES: u32 = 1_048_576;
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
@@ -197,7 +199,7 @@ pub(crate) struct Globals {
     pub(crate) own: [AtomicU64; OWN_WORDS],
     pub(crate) routes_at: AtomicU32,
     pub(crate) groups: [AtomicU32; SCOPES],
-    spare: u32,
+    pub(crate) ue_shift: u32,
     pub(crate) routes: [RawRoutes; 2],
 }
 
@@ -287,11 +289,13 @@ pub enum PassReason {
     Syn = 16,
     /// The tunnel's UDP checksum takes the payload, which the packet's own checksum does not cover.
     Checksum = 17,
+    /// May be for another UE, and the node does more with such packets than to route them.
+    OtherUe = 18,
 }
 
 impl PassReason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NotCandidate,
         Self::Segments,
         Self::Outer,
@@ -310,6 +314,7 @@ impl PassReason {
         Self::Rate,
         Self::Syn,
         Self::Checksum,
+        Self::OtherUe,
     ];
 
     /// The name in metrics.
@@ -333,6 +338,7 @@ impl PassReason {
             Self::Rate => "rate",
             Self::Syn => "syn",
             Self::Checksum => "checksum",
+            Self::OtherUe => "other_ue",
         }
     }
 }
@@ -377,7 +383,7 @@ pub struct OffloadCounters {
     sent: [[u64; 2]; PORTS_MAX],
 }
 
-const _: () = assert!(size_of::<OffloadCounters>() == 1240);
+const _: () = assert!(size_of::<OffloadCounters>() == 1248);
 
 impl Default for OffloadCounters {
     fn default() -> Self {
@@ -518,6 +524,7 @@ mod tests {
             ("OFFLOAD_COUNTED_MAX", COUNTED_MAX),
             ("OFFLOAD_COUNTED_NEAR", COUNTED_NEAR),
             ("OFFLOAD_OWN_WORDS", OWN_WORDS as u64),
+            ("OFFLOAD_UE_HOST_BITS", u64::from(UE_HOST_BITS)),
             ("OFFLOAD_OWN_MAX", OWN_ADDRESSES_MAX as u64),
             ("OFFLOAD_PORTS_MAX", PORTS_MAX as u64),
             ("OFFLOAD_ROUTES_MAX", ROUTES_MAX as u64),
@@ -554,7 +561,7 @@ mod tests {
     #[test]
     fn counters_add_up_over_cpus() {
         let mut counters = OffloadCounters::default();
-        let value: Vec<u8> = (1..=155u64).flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = (1..=156u64).flat_map(u64::to_ne_bytes).collect();
         counters.add(&value);
         counters.add(&value);
         assert_eq!(counters.packets(OffloadDirection::Downlink), 4);
@@ -563,17 +570,18 @@ mod tests {
         assert_eq!(counters.handed(PassReason::Headroom), 34);
         assert_eq!(counters.handed(PassReason::Syn), 42);
         assert_eq!(counters.handed(PassReason::Checksum), 44);
-        assert_eq!(counters.dropped(OffloadDrop::FarDrop), 48);
-        assert_eq!(counters.dropped(OffloadDrop::MbrExceeded), 50);
-        assert_eq!(counters.events_late(), 52);
-        assert_eq!(counters.received_bytes(), 54);
-        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 23 + 24 + 25));
-        assert_eq!((counters.sent(0), counters.sent(63)), ((56, 58), (308, 310)));
-        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=25).sum::<u64>()));
+        assert_eq!(counters.handed(PassReason::OtherUe), 46);
+        assert_eq!(counters.dropped(OffloadDrop::FarDrop), 50);
+        assert_eq!(counters.dropped(OffloadDrop::MbrExceeded), 52);
+        assert_eq!(counters.events_late(), 54);
+        assert_eq!(counters.received_bytes(), 56);
+        assert_eq!(counters.received_packets(), 2 * (1 + 2 + 24 + 25 + 26));
+        assert_eq!((counters.sent(0), counters.sent(63)), ((58, 60), (310, 312)));
+        assert_eq!(counters.total(), 2 * ((1 + 2) + (5..=26).sum::<u64>()));
         let untagged =
             OffloadCounters { received_bytes: 1000, ..counters }.without_tags(true, |port| port == 1);
         assert_eq!(untagged.received_bytes(), 1000 - 4 * counters.received_packets());
-        assert_eq!((untagged.sent(0), untagged.sent(1)), ((56, 58), (60, 0)));
+        assert_eq!((untagged.sent(0), untagged.sent(1)), ((58, 60), (62, 0)));
         assert_eq!(counters.without_tags(false, |_| false), counters);
     }
 }

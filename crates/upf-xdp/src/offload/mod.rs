@@ -75,6 +75,9 @@ pub struct OffloadConfig {
     pub ecn: bool,
     /// TCP segments that open a connection are the engine's, which lowers the MSS that they announce.
     pub no_syn: bool,
+    /// Words of [`Offload::leak_ue_networks`], a power of two: packets to the networks noted there are the engine's. Zero: none are
+    /// noted, and packets from UE to UE are routed as any others.
+    pub ue_network_words: u32,
     /// Secret of the keyed hash: random, and odd words.
     pub seed: [u64; 4],
 }
@@ -158,6 +161,7 @@ pub struct Offload {
     templates: SharedArray<Versioned<RawTemplate>>,
     hops: SharedArray<Versioned<RawHop>>,
     globals: SharedArray<Globals>,
+    ues: SharedArray<AtomicU64>,
     own: Table<16>,
     endpoint_map: MapHandle,
     /// Numbers of the local IPv6 addresses that tunnels end at. An address keeps its number.
@@ -187,6 +191,7 @@ impl Offload {
             templates: SharedArray::create("offload_templates", config.templates_max.max(1))?,
             hops: SharedArray::create("offload_hops", config.hops_max.max(1))?,
             globals: SharedArray::create("offload_globals", 1)?,
+            ues: SharedArray::create("offload_ues", config.ue_network_words.max(1))?,
             own: Table::new(own, "own addresses", OWN_ADDRESSES_MAX),
             endpoint_map: create(MapType::Hash, "offload_endpoints", 16, 4, entries(ADDRESSES_MAX))?,
             endpoints: BTreeMap::new(),
@@ -199,12 +204,15 @@ impl Offload {
         let port_fixed = if config.fixed_source_port { abi::PORT_FIXED } else { 0 };
         let no_syn = if config.no_syn { abi::NO_SYN } else { 0 };
         let flags = port_fixed | no_syn | if config.ecn { abi::ECN } else { 0 };
+        let ue_shift =
+            config.ue_network_words.checked_ilog2().map_or(0, |words| u64::BITS - u64::BITS.ilog2() - words);
         // SAFETY: no program has the map yet.
         unsafe {
             let globals = fast.globals.at(0).as_ptr();
             (&raw mut (*globals).seed).write(config.seed);
             (&raw mut (*globals).buckets).write(fast.table.buckets().len());
             (&raw mut (*globals).flags).write(flags);
+            (&raw mut (*globals).ue_shift).write(ue_shift);
         }
         Ok(fast)
     }
@@ -418,6 +426,15 @@ impl Offload {
         leak(&self.policers)
     }
 
+    /// A bit for each network that has UEs, all clear at first, for as long as the process lives: laid out as the node's
+    /// (`kaido_upf::ue_networks`). Programs leave packets of UEs to such networks to the engine.
+    ///
+    /// # Errors
+    /// [`Error::Sys`].
+    pub fn leak_ue_networks(&self) -> Result<&'static [AtomicU64], Error> {
+        leak(&self.ues)
+    }
+
     /// Has the policers' clock run since `since`, as that of who else takes from them.
     pub fn begin_policers(&self, since: Duration) {
         // SAFETY: born zeroed; an atomic number, and only read by others.
@@ -476,6 +493,7 @@ impl Offload {
             Some("offload_templates") => self.templates.map(),
             Some("offload_hops") => self.hops.map(),
             Some("offload_readers") => self.grace.map(),
+            Some("offload_ues") => self.ues.map(),
             Some("offload_own") => self.own.map().as_fd(),
             Some("offload_endpoints") => self.endpoint_map.as_fd(),
             Some("offload_neighbours") => self.neighbour_map.as_fd(),

@@ -5,11 +5,17 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use kaido_upf::extended::UeToUe;
+use kaido_upf::ids::InstanceId;
+use kaido_upf::key::SessionKey;
+use kaido_upf::ue_networks::UeNetworks;
 use kaido_upf_xdp::offload::{
     Counts, Hop, LINES_MAX, OffloadDestination, OffloadDirection, OffloadDrop, OffloadKey, OffloadLine,
     OffloadMatch, OffloadRecord, OffloadRule, PassReason, UsageCell,
 };
-use kaido_upf_xdp::{Offload, OffloadConfig, OffloadError, Roles, Steering, SteeringConfig};
+use kaido_upf_xdp::{
+    Offload, OffloadConfig, OffloadError, Roles, Steering, SteeringConfig, ue_network_words,
+};
 use kaido_xdp::Action;
 
 use crate::rig;
@@ -311,6 +317,24 @@ fn a_dropped_packet_that_would_reach_a_quota_is_the_engines() {
         let frame = uplink(9, &ipv4_packet(UE, DNS, UDP, &udp(53, &[7; 72])));
         assert_eq!([(); 3].map(|()| node.send(&frame)), [Ok(false), Ok(false), Err(PassReason::Quota)]);
         assert!(node.path.events().next().is_none(), "it is the engine's to tell");
+    });
+}
+
+#[test]
+fn where_ues_are_kept_apart_packets_to_their_networks_are_the_engines() {
+    let words = ue_network_words(UeToUe::Drop, 1);
+    let config = OffloadConfig { ue_network_words: words, ..tables::config(64, true) };
+    with_config("where_ues_are_kept_apart_packets_to_their_networks_are_the_engines", &config, |mut node| {
+        let ues = UeNetworks::over(node.path.leak_ue_networks().unwrap()).unwrap();
+        node.put(vec![line(OffloadMatch::default(), 1)]);
+        assert_eq!(node.send(&to(9, VOICE, 53)), Ok(true));
+        // A /24 for each bit of a million: what the kernel computes is what the node wrote.
+        for number in 0..4096u32 {
+            let network = 11 << 24 | number << 8;
+            ues.add(&SessionKey::ipv4(InstanceId(0), Ipv4Addr::from_bits(network | 7)));
+            assert_eq!(node.send(&to(9, Ipv4Addr::from_bits(network | 200), 53)), Err(PassReason::OtherUe));
+        }
+        assert_eq!(node.send(&to(9, VOICE, 53)), Ok(true));
     });
 }
 

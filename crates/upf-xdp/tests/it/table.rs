@@ -49,6 +49,7 @@ fn keys_that_move_about_are_each_there_once() {
             fixed_source_port: false,
             ecn: true,
             no_syn: false,
+            ue_network_words: 0,
             seed: [3, 5, 7, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 32 | 1),
         })
         .unwrap();

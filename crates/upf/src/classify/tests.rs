@@ -23,6 +23,7 @@ fn rule(qfis: Option<u64>, sdf: Vec<SdfFilter>) -> FilteredRule {
             qos: crate::qos::Enforcement::default(),
             destination: Destination::Routed,
             exit: N6Exit::Any,
+            other_ues: None,
             usage: UsageSlots::default(),
             buffer: crate::action::BufferBounds::default(),
         },

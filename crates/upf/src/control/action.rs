@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::counters::Counter;
 use super::destination::destination;
-use super::extended::{exit_instance, lan};
+use super::extended::{exit_instance, lan, other_ues};
 use super::pdr::{direction, reject};
 use super::ruleset::RuleSet;
 use super::slots::Slots;
@@ -61,6 +61,7 @@ pub(super) fn action(
         qos: enforcement(rules, pdr, &qers)?,
         gate_open: qers.iter().all(|qer| if uplink { qer.gate.uplink } else { qer.gate.downlink }),
         exit: exit(rules, node, pdr, far, &destination)?,
+        other_ues: other_ues(rules, node, pdr, far)?,
         destination,
         usage,
         buffer: buffer_bounds(rules, far)?,

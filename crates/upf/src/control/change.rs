@@ -315,7 +315,7 @@ impl Upf {
                 });
                 return Err(full(error));
             }
-            self.node.framed.added(key);
+            self.node.key_added(key);
             added.push(*key);
         }
         if let Some(kernel) = &mut self.kernel {

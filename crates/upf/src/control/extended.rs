@@ -10,7 +10,7 @@ use super::pdr::{direction, reject};
 use super::ruleset::RuleSet;
 use super::slots::Slots;
 use super::tunnel_ends::tunnel_ends;
-use crate::extended::{Egress, EthernetRule, Exit, ExtendedActions, Local, PlainHeader, UeToUe};
+use crate::extended::{Egress, EthernetRule, Exit, ExtendedActions, PlainHeader};
 use crate::ids::InstanceId;
 use crate::lan::LanId;
 use crate::node::{Node, PolicyTarget};
@@ -53,7 +53,7 @@ pub(super) fn extended(
     } else {
         ethernet::refuse_frames(node, far)?;
         ExtendedActions {
-            local: local(rules, node, pdr, far)?,
+            virtual_network: virtual_network(rules, node, pdr, far)?,
             egress: egress(rules, node, pdr, far)?,
             tells_applications: is_told_of(rules, node, pdr),
             redirect: redirect(far)?,
@@ -63,21 +63,35 @@ pub(super) fn extended(
     Ok(Some(extended).filter(|extended| !extended.is_empty()))
 }
 
-/// Where packets of a rule are looked for among the node's own UEs.
-fn local(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Local>, Rejection> {
-    let Some(forwarding) = &far.forwarding else { return Ok(None) };
-    let is_routed = far.apply_action.forward && forwarding.outer_header_creation.is_none();
-    let how = node.settings.ue_to_ue;
-    let virtual_network = forwarding.destination_interface == Interface::VnInternal;
-    let wanted = virtual_network || (direction(pdr) == Direction::Uplink && how != UeToUe::Route);
-    if !is_routed || !wanted {
+/// The network instance of a 5G virtual network, to whose members alone packets of a rule go.
+fn virtual_network(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    far: &Far,
+) -> Result<Option<InstanceId>, Rejection> {
+    let to_members = is_routed(far).filter(|to| to.destination_interface == Interface::VnInternal);
+    to_members.map(|to| exit_instance(rules, node, pdr, to)).transpose()
+}
+
+/// The network instance among whose UEs the destination of packets of a rule is looked for.
+pub(super) fn other_ues(
+    rules: &RuleSet,
+    node: &Node,
+    pdr: &Pdr,
+    far: &Far,
+) -> Result<Option<InstanceId>, Rejection> {
+    if node.ue_networks.is_none() || rules.ethernet || direction(pdr) != Direction::Uplink {
         return Ok(None);
     }
-    let instance = exit_instance(rules, node, pdr, forwarding)?;
-    Ok(Some(match virtual_network {
-        true => Local::VirtualNetwork(instance),
-        false => Local::Neighbours { instance, how },
-    }))
+    let outside = is_routed(far).filter(|to| to.destination_interface != Interface::VnInternal);
+    outside.map(|to| exit_instance(rules, node, pdr, to)).transpose()
+}
+
+/// What a FAR says of packets that it forwards into no tunnel, if it does.
+fn is_routed(far: &Far) -> Option<&ForwardingParameters> {
+    let forwarding = far.forwarding.as_ref().filter(|_| far.apply_action.forward)?;
+    forwarding.outer_header_creation.is_none().then_some(forwarding)
 }
 
 /// The network instance in which a session's UE has its address.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::action::CountScope;
-use crate::extended::{Egress, Exit, ExtendedActions, Local, PlainHeader, UeToUe};
+use crate::extended::{Egress, Exit, ExtendedActions, PlainHeader};
 use crate::ids::EndpointId;
 use crate::node::{Instance, UdpChecksums};
 use crate::qos::{Enforcement, PolicerSlot};
@@ -91,6 +91,7 @@ impl Rule {
             qos: self.qos,
             destination: self.destination,
             exit: N6Exit::Any,
+            other_ues: None,
             usage: self.usage,
             buffer: crate::action::BufferBounds::default(),
         };
@@ -226,11 +227,11 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     assert_eq!(record(uplink, behind), extended, "behind a header");
     let more = ExtendedActions { to_control_plane: true, ..ExtendedActions::default() };
     assert_eq!(record(uplink, more), extended, "for the control plane too");
-    let local = Some(Local::Neighbours { instance: InstanceId(1), how: UeToUe::Forward });
+    let virtual_network = Some(InstanceId(1));
     assert_eq!(
-        record(uplink, ExtendedActions { local, ..ExtendedActions::default() }),
+        record(uplink, ExtendedActions { virtual_network, ..ExtendedActions::default() }),
         extended,
-        "to other UEs first"
+        "to members of a virtual network"
     );
 }
 

@@ -24,19 +24,21 @@ impl Worker {
         &mut self,
         context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
-        extended: &ExtendedActions,
+        extended: Option<&ExtendedActions>,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        if let Some(response) = &extended.redirect {
+        if let Some(response) = extended.and_then(|extended| extended.redirect.as_ref()) {
             self.redirect(context, response, frame, out);
             return None;
         }
-        match extended.local {
-            Some(local) if context.arrival.origin == Origin::Port => {
-                self.switch_locally(context, rule, (extended, local), frame, out)
-            }
-            _ => self.onward(context, rule, extended, frame, out),
+        if context.arrival.origin != Origin::Port {
+            return self.onward(context, rule, extended, frame, out);
+        }
+        match (extended.and_then(|extended| extended.virtual_network), rule.action.other_ues) {
+            (Some(members), _) => self.hand_to_member(context, rule, members, frame, out),
+            (None, Some(ues)) => self.hand_to_other_ue(context, rule, (extended, ues), frame, out),
+            (None, None) => self.onward(context, rule, extended, frame, out),
         }
     }
 
@@ -45,11 +47,11 @@ impl Worker {
         &mut self,
         context: &PacketContext<'_>,
         rule: &MatchedRule<'_>,
-        extended: &ExtendedActions,
+        extended: Option<&ExtendedActions>,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        match &extended.egress {
+        match extended.and_then(|extended| extended.egress.as_ref()) {
             Some(egress) => self.leave(context, rule, egress, frame, out),
             None => self.route(context, rule, frame, out),
         }

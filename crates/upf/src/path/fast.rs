@@ -66,7 +66,7 @@ impl Worker {
                 let dst = header.dst();
                 let total = header.sound_len(arrived.available.into())?;
                 let own_source = record.admits_ipv6(header.src_prefix());
-                if header.hop_limit() <= 1 || !own_source || !self.ports.is_routed_v6(dst) {
+                if header.hop_limit() <= 1 || !own_source || !self.ports.leaves_v6(dst) {
                     return None;
                 }
                 self.send_on::<V6>(record, Direction::Uplink, arrived, total, dst, frame)
@@ -138,7 +138,7 @@ impl Worker {
         let dst = header.dst();
         let total = header.sound_len(arrived.available.into())?;
         let own_source = record.admits_ipv4(header.src());
-        (header.ttl() > 1 && own_source && self.ports.is_routed_v4(dst)).then_some((total, dst))
+        (header.ttl() > 1 && own_source && self.ports.leaves_v4(dst)).then_some((total, dst))
     }
 
     /// Puts before a packet what stands before it on its way, with one hop less to go, and counts it.

@@ -155,10 +155,12 @@ impl Worker {
         }
         let high_priority = out.set_high_priority(self.is_guaranteed(record, action));
         let left = match action.destination {
-            Destination::Routed | Destination::NoTunnel => match extended {
-                Some(extended) => self.steer(context, rule, extended, frame, out),
-                None => self.route(context, rule, frame, out),
-            },
+            Destination::Routed | Destination::NoTunnel
+                if extended.is_none() && action.other_ues.is_none() =>
+            {
+                self.route(context, rule, frame, out)
+            }
+            Destination::Routed | Destination::NoTunnel => self.steer(context, rule, extended, frame, out),
             Destination::Tunnel(tunnel)
                 if let Some(extended) = extended
                     && extended.to_control_plane

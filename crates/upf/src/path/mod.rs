@@ -187,7 +187,7 @@ impl Path {
             slow: node.slow_path.worker(),
             now: began,
             ticks: node.policers.ticks(began),
-            ports: Ports::new(settings),
+            ports: Ports::new(settings, node.ue_networks.clone()),
             prepared: PreparedTunnels::default(),
             next_hops,
             settings: Arc::new(settings.clone()),
@@ -283,7 +283,7 @@ impl Function for Path {
         (role.mac, role.mtu) = (link.mac, link.mtu);
         role.addresses.clone_from(&link.addresses);
         // What was made beforehand of the addresses.
-        worker.ports = Ports::new(settings);
+        worker.ports = Ports::new(settings, worker.node.ue_networks.clone());
         worker.mss_clamp = settings.mss_clamp.and_then(|limit| limit.clamp(settings));
         worker.prepared = PreparedTunnels::default();
     }

@@ -7,6 +7,7 @@
 mod head;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kaido_engine::{Frame, PortId};
@@ -22,6 +23,7 @@ use crate::key::SessionKey;
 use crate::lan::{Lan, VlanTags};
 use crate::node::{NodeSettings, PortRole};
 use crate::record::FastPath;
+use crate::ue_networks::UeNetworks;
 use kaido_n4::Teid;
 
 pub(super) const IP_AT: usize = ethernet::HEADER_LEN;
@@ -63,6 +65,8 @@ pub(super) struct Ports {
     looked_at: [[bool; 256]; 2],
     /// The bits of outer headers' ECN fields that count: all or none.
     ecn: u8,
+    /// Networks of UEs, where packets from UE to UE are not simply routed.
+    ues: Option<Arc<UeNetworks>>,
 }
 
 /// What the fast path knows of a port.
@@ -93,7 +97,7 @@ struct LanFacts {
 }
 
 impl Ports {
-    pub(super) fn new(settings: &NodeSettings) -> Self {
+    pub(super) fn new(settings: &NodeSettings, ues: Option<Arc<UeNetworks>>) -> Self {
         let own: Box<[IpAddr]> = settings.own_addresses().collect();
         let tunnel_heads = |port: &PortRole| {
             let endpoints = (0u8..).zip(&settings.endpoints).filter(|_| port.gtpu);
@@ -137,7 +141,7 @@ impl Ports {
             }
         }
         let ecn = if settings.marking.ecn { ecn::MASK } else { 0 };
-        Self { ports: facts.collect(), looked_at, own, ecn }
+        Self { ports: facts.collect(), looked_at, own, ecn, ues }
     }
 
     /// What is known of a port.
@@ -169,6 +173,18 @@ impl Ports {
     #[inline(always)]
     pub(super) fn is_routed_v6(&self, addr: u128) -> bool {
         !is_not_routed_v6(addr) && !self.is_own(Ipv6Addr::from_bits(addr).into())
+    }
+
+    /// Whether a packet from a UE to an IPv4 address may leave without a look among the node's own UEs.
+    #[inline(always)]
+    pub(super) fn leaves_v4(&self, addr: u32) -> bool {
+        self.is_routed_v4(addr) && !self.ues.as_ref().is_some_and(|ues| ues.may_have_v4(addr))
+    }
+
+    /// As [`Ports::leaves_v4`], of an IPv6 address.
+    #[inline(always)]
+    pub(super) fn leaves_v6(&self, addr: u128) -> bool {
+        self.is_routed_v6(addr) && !self.ues.as_ref().is_some_and(|ues| ues.may_have_v6(addr))
     }
 
     #[cold]
@@ -429,7 +445,7 @@ mod tests {
         let port = PortRole { mac: [2; 6], gtpu: true, mtu: 1500, instance: None, addresses: Vec::new() };
         let endpoints = vec![Ipv4Addr::LOCALHOST.into(), endpoint.into()];
         let settings = NodeSettings { endpoints, ports: vec![port], ..NodeSettings::default() };
-        let ports = Ports::new(&settings);
+        let ports = Ports::new(&settings, None);
         let read = |frame: &[u8]| {
             let mut arrived = FrameHead::default();
             let fast_path = ports.facts(PortId(0)).read_fast(&ports, frame, &mut arrived)?;

@@ -90,7 +90,20 @@ impl Worker {
         if self.mss_clamp.is_some() && may_be_syn(packet) {
             return SlowPathReason::MssClamp;
         }
+        if arrived.fast_path == FastPath::UP && self.may_be_for_ue(packet) {
+            return SlowPathReason::OtherUe;
+        }
         if self.is_next_hop_known(rule, packet) { SlowPathReason::Other } else { SlowPathReason::NextHop }
+    }
+
+    fn may_be_for_ue(&self, packet: &[u8]) -> bool {
+        let Some(ues) = &self.node.ue_networks else { return false };
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => {
+                packet.first_chunk().is_some_and(|header| ues.may_have_v4(Ipv4Fields::new(header).dst()))
+            }
+            _ => packet.first_chunk().is_some_and(|header| ues.may_have_v6(Ipv6Fields::new(header).dst())),
+        }
     }
 
     fn is_next_hop_known(&self, rule: &Record, packet: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! By what packets leave N6-wards, as a number that fits in a record.
+//! By what packets leave N6-wards, and whose UEs they are looked for among before, as numbers that fit in a record.
 
 use crate::action::N6Exit;
 use crate::ids::InstanceId;
@@ -29,4 +29,13 @@ pub(super) fn exit_of_number(number: u32) -> N6Exit {
 #[allow(clippy::cast_possible_truncation)] // The bit is above the number.
 pub(super) const fn lan_of_exit(number: u32) -> Option<LanId> {
     if number & LAN == 0 { None } else { Some(LanId(number as u16)) }
+}
+
+/// The network instance of other UEs as a number: 0 for none; `None` where it does not fit.
+pub(super) fn ues_number(other_ues: Option<InstanceId>) -> Option<u16> {
+    other_ues.map_or(Some(0), |InstanceId(instance)| instance.checked_add(1))
+}
+
+pub(super) fn ues_of_number(number: u16) -> Option<InstanceId> {
+    number.checked_sub(1).map(InstanceId)
 }

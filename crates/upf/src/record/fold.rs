@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::Record;
-use super::exit::exit_number;
+use super::exit::{exit_number, ues_number};
 use super::fast_path::Flags;
 use crate::action::{Action, CountScope, Destination, UsageSlots};
 use crate::ids::SessionIndex;
@@ -90,9 +90,9 @@ impl Record {
         }
         if let Destination::Tunnel(tunnel) = action.destination {
             record.flags = record.flags.with(Flags::TUNNEL, true);
-            (record.encap, record.teid) = (tunnel.id?, tunnel.teid);
+            (record.encap, record.teid) = (tunnel.id?.number(), tunnel.teid);
         } else {
-            record.teid = Teid(exit_number(action.exit));
+            (record.encap, record.teid) = (ues_number(action.other_ues)?, Teid(exit_number(action.exit)));
         }
         if action.buffer.time_ms.is_some() || apply.report_buffered || apply.report_discarded {
             return None;

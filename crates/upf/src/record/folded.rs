@@ -1,7 +1,7 @@
 //! What a record says that holds its action itself.
 
 use super::Record;
-use super::exit::{exit_of_number, lan_of_exit};
+use super::exit::{exit_of_number, lan_of_exit, ues_of_number};
 use super::fast_path::Flags;
 use super::fold::{CELLS_MAX, GUARANTEED, QFI_BITS, THREE_RATES, TWO_RATES};
 use crate::action::{Action, BufferBounds, CountScope, Destination, N6Exit, UsageSlots};
@@ -55,7 +55,7 @@ impl Record {
     /// The tunnel of a record that holds its action itself, if that leads into one.
     #[inline]
     pub(crate) fn folded_tunnel(&self) -> Option<(EncapTemplateId, Teid)> {
-        self.flags.has(Flags::TUNNEL).then_some((self.encap, self.teid))
+        self.flags.has(Flags::TUNNEL).then_some((EncapTemplateId::of_number(self.encap), self.teid))
     }
 
     /// The counters of a record that holds its action itself; which of them count before QoS
@@ -142,7 +142,10 @@ impl Record {
         });
         let without =
             if self.flags.has(Flags::NO_TUNNEL) { Destination::NoTunnel } else { Destination::Routed };
-        let exit = if tunnel.is_none() { exit_of_number(self.teid.0) } else { N6Exit::Any };
+        let (exit, other_ues) = match tunnel {
+            Some(_) => (N6Exit::Any, None),
+            None => (exit_of_number(self.teid.0), ues_of_number(self.encap)),
+        };
         Action {
             pdr: self.pdr,
             apply: ApplyAction {
@@ -156,6 +159,7 @@ impl Record {
             qos,
             destination: tunnel.unwrap_or(without),
             exit,
+            other_ues,
             usage,
             buffer: BufferBounds {
                 packets: self.flags.has(Flags::BUFFER_SUGGESTED).then_some(self.buffer_suggested.into()),

@@ -44,8 +44,8 @@ pub enum SlowPathCause {
     /// A FAR of its own says what happens when a quota is used up.
     #[error("a FAR stands for the time after a quota")]
     QuotaAction,
-    /// More is asked for than forwarding: a header of its own, redirection, a look among the node's own UEs.
-    #[error("a FAR asks for more than forwarding, such as redirection, or UEs are kept apart")]
+    /// More is asked for than forwarding: a header of its own, redirection, a 5G virtual network.
+    #[error("a FAR asks for more than forwarding, such as redirection")]
     ExtendedActions,
     /// The UE's prefix is no /64.
     #[error("the UE's IPv6 prefix is not a /64")]

@@ -32,7 +32,7 @@ use crate::classify::Classifier;
 use crate::ids::SessionIndex;
 use crate::monitoring::Monitor;
 use crate::rule::FilteredRule;
-use crate::tunnels::{EncapTemplateId, Tunnels};
+use crate::tunnels::Tunnels;
 use crate::ue::{Direction, UeAddresses};
 use kaido_n4::{FramedRoute, Ipv6Prefix, PdrId, Qfi, Teid};
 
@@ -76,7 +76,9 @@ pub struct Record {
     teid: Teid,
     pdr: PdrId,
     flags: Flags,
-    encap: EncapTemplateId,
+    /// The peer's [`EncapTemplateId`](crate::tunnels::EncapTemplateId); of what goes into no tunnel, the [number](exit::ues_number) of the network instance of
+    /// the UEs that it may be for.
+    encap: u16,
     /// What is simply forwarded is never kept, so this says of such a record: in bits 0 to 5, with [`Flags::QFI_MATCH`], the QoS
     /// flow that matches. Bit 6: a rate more. Bit 7: the last rate is guaranteed. Of others: packets that a BAR suggests to
     /// keep, or the number of lines.
@@ -196,7 +198,7 @@ impl Record {
             teid: Teid(0),
             pdr: PdrId(0),
             flags,
-            encap: EncapTemplateId::NONE,
+            encap: 0,
             buffer_suggested: 0,
             cell_bits: 0,
         }

@@ -4,6 +4,7 @@ use super::fold::POLICERS_MAX;
 use super::*;
 use crate::action::{BufferBounds, CountScope, Destination, N6Exit, UsageSlots};
 use crate::extended::ExtendedActions;
+use crate::ids::InstanceId;
 use crate::line_numbers;
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::rule::Detection;
@@ -18,6 +19,7 @@ fn rule(pdr: u16) -> FilteredRule {
         qos: Enforcement::default(),
         destination: Destination::Routed,
         exit: N6Exit::Any,
+        other_ues: None,
         usage: UsageSlots::default(),
         buffer: BufferBounds::default(),
     };
@@ -93,6 +95,22 @@ fn a_record_without_a_tunnel_is_not_on_the_fast_path() {
     assert!(!is_fast(&record));
     let Rules::One(action) = record.rules(&Tunnels::default()) else { panic!("it folds") };
     assert_eq!(action.destination, Destination::NoTunnel);
+}
+
+#[test]
+fn the_instance_of_other_ues_folds_and_unfolds() {
+    for instance in [0, 1, u16::MAX - 1, u16::MAX] {
+        let mut asked = rule(1);
+        asked.action.other_ues = Some(InstanceId(instance));
+        let record = uplink(vec![asked.clone()]);
+        assert_eq!(is_fast(&record), instance < u16::MAX, "{instance}");
+        match record.rules(&Tunnels::default()) {
+            Rules::One(action) => assert_eq!(action, asked.action),
+            Rules::Filtered(rules) => {
+                assert_eq!(rules.get(0).unwrap().action(&Tunnels::default()), asked.action);
+            }
+        }
+    }
 }
 
 #[test]

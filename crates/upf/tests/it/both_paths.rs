@@ -10,9 +10,10 @@ use kaido_n4::{
     OuterHeaderCreation, OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId,
     Volume,
 };
+use kaido_upf::extended::UeToUe;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
-use kaido_upf::node::{Instance, OuterSourcePort};
+use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort};
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
 
@@ -26,7 +27,12 @@ use proptest::prelude::*;
 /// On the `slow` side every rule has a second one before it that does the same with few packets. Such rules do not fold,
 /// and their packets do not take the fast path.
 fn rig(slow: bool) -> Rig {
-    let mut settings = fixture::settings();
+    rig_with(slow, UeToUe::Route)
+}
+
+/// As [`rig`], of a node that does so with packets from UE to UE.
+fn rig_with(slow: bool, ue_to_ue: UeToUe) -> Rig {
+    let mut settings = NodeSettings { ue_to_ue, ..fixture::settings() };
     settings.outer_source_port = OuterSourcePort::Entropy;
     settings.instances.extend(TENANTS.map(|(n, _)| Instance { name: Some(format!("tenant-{n}")) }));
     settings.lans = Lans::new((1..).zip(TENANTS).map(|(instance, (_, tags))| lan(instance, tags)).collect());
@@ -203,7 +209,7 @@ fn icmp_v4(src: &str, dst: &str) -> Vec<u8> {
     packet
 }
 
-const SEEDS: usize = 30;
+const SEEDS: usize = 36;
 
 /// Frames of every shape that the sessions forward.
 fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
@@ -241,6 +247,13 @@ fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
         (N6, tagged(0, &udp_v6("2001:db8:9::1", "2001:db8:60:5::5"))),
         (N6, tagged(1, &udp_v4("8.8.8.8", "10.60.0.6"))),
         (N6, tagged(1, &udp_v6("2001:db8:9::1", "2001:db8:60:6::5"))),
+        // From UE to UE, and to nobody in a UE's network.
+        (N3, uplink_v4(1000, false, &udp_v4("10.60.0.0", "10.60.0.1"))),
+        (N3, uplink_v4(1001, true, &udp_v6("2001:db8:60:1::5", "2001:db8:60:2::5"))),
+        (N3, uplink_v4(1002, true, &udp_v4("10.60.0.2", "10.60.0.200"))),
+        (N3, uplink_v4(1003, true, &udp_v4("10.60.0.3", "10.60.0.2"))),
+        (N3, v6_tunnel(true, &udp_v6("2001:db8:60:1::5", "2001:db8:60:7::5"))),
+        (N3, uplink_v4(1005, false, &udp_v4("10.60.0.5", "10.60.0.6"))),
     ]
 }
 
@@ -284,6 +297,28 @@ fn whole_frames_of_every_shape_come_out_of_both_ways_alike() {
         }
     }
     assert_eq!(account(&fast), account(&slow));
+}
+
+/// Packets from UE to UE take the slow path where they are not simply routed, and all others go as before.
+#[test]
+fn ues_are_kept_apart_and_reach_each_other_on_both_ways_alike() {
+    for how in [UeToUe::Forward, UeToUe::Drop] {
+        let (mut fast, mut slow) = (rig_with(false, how), rig_with(true, how));
+        for (n, (port, frame)) in seeds().into_iter().enumerate() {
+            let is_between = [30, 31, 33].contains(&n);
+            for _ in 0..3 {
+                let out = fast.pass(port, &frame);
+                let to: Vec<_> = out.iter().map(|(port, _)| *port).collect();
+                match (is_between, how) {
+                    (true, UeToUe::Drop) => assert_eq!(to, [], "{how:?} {n}"),
+                    (true, _) => assert_eq!(to, [N3], "{how:?} {n}"),
+                    (false, _) => assert_eq!(to, [if port == N3 { N6 } else { N3 }], "{how:?} {n}"),
+                }
+                assert_eq!(out, slow.pass(port, &frame), "{how:?} {n}");
+            }
+        }
+        assert_eq!(account(&fast), account(&slow), "{how:?}");
+    }
 }
 
 #[test]
@@ -355,8 +390,12 @@ proptest! {
 
     /// What arrives together is handled in groups, which may be of one kind or mixed.
     #[test]
-    fn frames_that_arrive_together_come_out_as_if_alone(mutations in mutations(), sorted: bool) {
-        let (mut fast, mut slow) = (rig(false), rig(true));
+    fn frames_that_arrive_together_come_out_as_if_alone(
+        mutations in mutations(),
+        sorted: bool,
+        how in prop::sample::select(vec![UeToUe::Route, UeToUe::Forward, UeToUe::Drop]),
+    ) {
+        let (mut fast, mut slow) = (rig_with(false, how), rig_with(true, how));
         let seeds = seeds();
         let mut frames: Vec<_> =
             mutations.into_iter().filter_map(|mutation| mutated(&seeds, mutation)).collect();

@@ -3,15 +3,19 @@
 
 use crate::fixture::packets::{downlink, ipv4, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now};
-use crate::smf_shapes;
+use crate::frames::g_pdu;
+use crate::{fixture, smf_shapes};
 use kaido_engine::{NeighbourRequest, PortId};
 use kaido_n4::{
-    ApplyAction, BitRate, Establishment, QerId, SdfFilter, Seid, SessionService, VolumeThreshold,
+    ApplyAction, BitRate, Establishment, PdrId, QerId, SdfFilter, Seid, SessionService, VolumeThreshold,
 };
+use kaido_upf::UpfDrop;
 use kaido_upf::control::TraceFilter;
+use kaido_upf::extended::UeToUe;
+use kaido_upf::node::NodeSettings;
 use kaido_upf::record::SlowPathCause;
 use kaido_upf::slow_path::SlowPathReason;
-use kaido_wire::IpProtocol;
+use kaido_wire::{IpProtocol, PduSession};
 
 const UE: &str = "10.60.0.7";
 
@@ -24,7 +28,10 @@ struct Bench {
 impl Bench {
     /// A node that knows the tunnel's peer.
     fn new(request: &Establishment) -> Self {
-        let mut rig = Rig::new();
+        Self::of(Rig::new(), request)
+    }
+
+    fn of(mut rig: Rig, request: &Establishment) -> Self {
         let seid = rig.upf.establish(request, now()).unwrap().seid;
         let mut bench = Self { rig, seid, counted: Vec::new() };
         bench.up();
@@ -92,6 +99,31 @@ fn each_packet_counts_by_what_keeps_it_from_the_fast_path() {
         bench.pass(port, &frame);
         let expected: Vec<_> = reason.map(|reason| (reason, 1)).into_iter().collect();
         assert_eq!(bench.new_counts(), expected, "{frame:02x?}");
+    }
+}
+
+#[test]
+fn only_packets_to_networks_of_ues_are_slow_where_ues_are_kept_apart() {
+    let settings = NodeSettings { ue_to_ue: UeToUe::Drop, ..fixture::settings() };
+    let mut filtered = plain();
+    let mut voice = filtered.pdrs[0].clone();
+    (voice.id, voice.precedence) = (PdrId(3), 1);
+    voice.pdi.sdf_filters = vec![SdfFilter::parse("permit out 17 from 9.9.0.0/16 5060 to assigned").unwrap()];
+    filtered.pdrs.push(voice);
+    for (request, qfi) in [(plain(), None), (smf_shapes::open5gs(7), Some(9)), (filtered, None)] {
+        let mut bench = Bench::of(Rig::with(settings.clone()), &request);
+        bench.rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
+        let mut send = |to| {
+            let container = qfi.map(|qfi| PduSession::Uplink { qfi });
+            let sent = bench.rig.pass(N3, &g_pdu(1007, container, &udp(UE, to, 100)));
+            (sent.len(), bench.new_counts())
+        };
+        send("8.8.8.8");
+        assert_eq!(send("8.8.8.8"), (1, Vec::new()));
+        assert_eq!(send("10.60.1.8"), (1, Vec::new()), "a network without UEs");
+        assert_eq!(send("10.60.0.9"), (1, vec![(SlowPathReason::OtherUe, 1)]), "nobody's");
+        assert_eq!(send("10.60.0.8"), (0, vec![(SlowPathReason::OtherUe, 1)]));
+        assert_eq!(bench.rig.drops(N3, UpfDrop::UE_TO_UE), 1);
     }
 }
 

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::fixture::packets::{downlink, udp_between, uplink};
-use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, v4};
+use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
 use kaido_n4::{
     Cause, ChooseOr, Establishment, FTeid, FramedRoute, LocalFTeid, Modification, Pdi, PdrId, RuleId,
     SessionService, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateTrafficEndpoint,
 };
 use kaido_upf::UpfDrop;
+use kaido_upf::extended::UeToUe;
+use kaido_upf::node::NodeSettings;
 
 const ACCESS: TrafficEndpointId = TrafficEndpointId(1);
 const CORE: TrafficEndpointId = TrafficEndpointId(2);
@@ -139,6 +141,24 @@ fn a_network_behind_the_ue_is_reached_through_it() {
     assert_eq!((rig.drops(N3, UpfDrop::UE_SPOOFED), rig.drops(N6, UpfDrop::UE_UNKNOWN)), (1, 1));
     rig.upf.delete(seid, now()).unwrap();
     assert_eq!(passes(&mut rig, 1007, "192.168.1.1"), (false, false));
+}
+
+/// What lies behind a UE is as the UE itself to others.
+#[test]
+fn networks_behind_ues_are_kept_apart_as_ues_are() {
+    for (how, to) in [(UeToUe::Route, Some(N6)), (UeToUe::Forward, Some(N3)), (UeToUe::Drop, None)] {
+        let mut rig = Rig::with(NodeSettings { ue_to_ue: how, ..settings() });
+        rig.upf.establish(&routed(&[("192.168.0.0", 22)]), now()).unwrap();
+        rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
+        let sent = |rig: &mut Rig, host| {
+            let out = rig.pass(N3, &uplink(1008, &udp_between(("10.60.0.8", 4000), (host, 53), 9)));
+            out.first().map(|(port, _)| *port)
+        };
+        for _ in 0..2 {
+            assert_eq!(sent(&mut rig, "192.168.3.1"), to, "{how:?}");
+            assert_eq!(sent(&mut rig, "192.168.4.1"), Some(N6), "{how:?}");
+        }
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub fn config(records_max: u32, fixed_source_port: bool) -> OffloadConfig {
         fixed_source_port,
         ecn: true,
         no_syn: false,
+        ue_network_words: 0,
         seed: [
             0x1234_5678_9abc_def1,
             0x0fed_cba9_8765_4321,
