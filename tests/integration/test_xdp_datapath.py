@@ -151,9 +151,9 @@ class Offered:
         self.access.close()
         self.smf.close()
 
-    def send(self, packets: int) -> None:
+    def send(self, packets: int, to: str = FAR) -> None:
         """Packets of 1000 octets from the UE."""
-        packet = gtpu.ipv4(self.UE, FAR, gtpu.udp(4000, 9, bytes(972)))
+        packet = gtpu.ipv4(self.UE, to, gtpu.udp(4000, 9, bytes(972)))
         for _ in range(packets):
             self.access.send(gtpu.gtpu(gtpu.G_PDU, 0x77, packet))
 
@@ -189,6 +189,28 @@ def test_a_quota_is_kept_to_the_packet_in_the_kernel(start: Start, far: Topology
     )
     assert forwarded(node) - before == 200
     assert ports(node)["n3"]["kernel_packets"] > 150
+    offered.close()
+
+
+@pytest.mark.parametrize("datapath", ["xdp", "engine"])
+def test_ues_are_kept_apart_and_the_rest_is_forwarded_fast(
+    start: Start, far: Topology, datapath: str
+) -> None:
+    """A packet to another UE is dropped by name; no other is looked at because of it."""
+    node = start(datapath, 'ue_to_ue = "drop"\n')
+    offered = Offered(far, pfcp.u32(109, 1), pfcp.create_mbr(1, 1_000_000, 1_000_000))
+    other = (pfcp.uplink(1, pfcp.choose(0x78)), pfcp.downlink("10.60.0.10", 2))
+    assert offered.smf.establish(*other, pfcp.to_core(), pfcp.to_access(0x89)).cause == 1
+    before = forwarded(node)
+    offered.send(100)
+    wait_until(lambda: forwarded(node) - before == 100, "all to the far host")
+    if datapath == "xdp":
+        assert ports(node)["n3"]["kernel_packets"] >= 99, "the first may go by a worker"
+    offered.send(20, "10.60.0.10")
+    wait_until(lambda: node.drops() == {"n3 ue_to_ue": 20}, "all to UEs")
+    slow = status(node)["slow_path"]
+    assert isinstance(slow, list)
+    assert [row["packets"] for row in slow if row["reason"] == "other_ue"] == [20]
     offered.close()
 
 
