@@ -43,7 +43,7 @@ fuzz: setup ## Run each fuzz target for ten minutes
 	@scripts/fuzz
 
 simulate: ## Simulate crashes of a node from SEED on, each of STEPS; COUNT seeds, or without end
-	@scripts/cargo run --quiet --release --package kaido-simulate -- --seed $(or $(SEED),1) --steps $(or $(STEPS),20000) $(if $(DURABILITY),--durability $(DURABILITY)) $(if $(COUNT),--count $(COUNT))
+	@scripts/cargo run --quiet --release --package kaido-simulate -- --seed $(or $(SEED),1) --steps $(or $(STEPS),20000) $(if $(DURABILITY),--durability $(DURABILITY)) $(if $(FOLDER),--folder $(FOLDER)) $(if $(COUNT),--count $(COUNT))
 
 soak: ## Run a node under churn and traffic for an hour
 	@scripts/soak

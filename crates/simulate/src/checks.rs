@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use kaido_store::Kind;
 
+use crate::disk::Kept;
 use crate::node::{Process, SESSIONS_MAX};
 use crate::session::State;
 use crate::smf::ControlPlane;
-use crate::store::Kept;
 
 /// No two sessions have a TEID or a UE address.
 ///

@@ -2,7 +2,7 @@
 
 use kaido_store::{Change, Kind};
 
-use crate::store::Kept;
+use crate::disk::Kept;
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -11,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod disk;
 mod events;
 mod faults;
 #[path = "../../upf/tests/it/fixture/mod.rs"]
 mod fixture;
+mod journal;
 mod message;
 mod network;
 mod node;

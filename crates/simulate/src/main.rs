@@ -1,5 +1,6 @@
 //! Runs seeds of the simulation until one fails, or as many as were asked for.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ struct Arguments {
     /// What an acknowledged change survives: `process` or `disk`; as the seed chooses by default.
     #[arg(long, value_parser = durability)]
     durability: Option<Durability>,
+    /// The journal itself, in `simulated-store` in that folder, which is made anew for each seed, and not a model of it.
+    #[arg(long)]
+    folder: Option<PathBuf>,
     /// What is done wrong on purpose.
     #[arg(long)]
     sabotage: Option<Sabotage>,
@@ -47,9 +51,13 @@ fn main() -> ExitCode {
     let last = arguments.count.map_or(u64::MAX, |count| arguments.seed.saturating_add(count));
     for seed in arguments.seed..last {
         let Arguments { sabotage, lines, durability, .. } = arguments;
+        let folder = arguments.folder.as_ref().map(|folder| folder.join("simulated-store"));
+        if let Some(before) = &folder {
+            let _ = std::fs::remove_dir_all(before);
+        }
         let chosen = Options::of_seed(seed, arguments.steps);
         let durability = durability.unwrap_or(chosen.durability);
-        let options = Options { sabotage, lines, durability, ..chosen };
+        let options = Options { sabotage, lines, durability, folder, ..chosen };
         match run(&options) {
             Ok(summary) => {
                 steps += summary.steps;

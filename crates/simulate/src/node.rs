@@ -17,9 +17,10 @@ use kaido_upf::node::NodeSettings;
 use kaido_upf::path::Path;
 use kaido_upf::usage::UsageSlot;
 
+use crate::disk::Kept;
 use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, ip, settings};
 use crate::message::Message;
-use crate::store::{Kept, Store};
+use crate::store::Store;
 
 /// Sessions of the node.
 pub(crate) const SESSIONS_MAX: u32 = 1200;

@@ -16,7 +16,7 @@ pub struct Options {
     pub steps: u64,
     /// What an acknowledged change survives.
     pub durability: Durability,
-    /// The journal itself in this folder, with the durability `process`, and not a model of it.
+    /// The journal itself in this folder, and not a model of it.
     pub folder: Option<PathBuf>,
     /// How many control planes there are.
     pub control_planes: u8,

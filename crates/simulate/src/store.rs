@@ -1,24 +1,19 @@
-//! The store of the node: a model with the contract of the journal, or the journal itself.
+//! The store of the node: a model with the contract of the journal, or [the journal itself](crate::journal).
 //!
 //! ```text
 //!  Recorder ─ flush ─▶ written ─ sync ─▶ durable
 //!  a crash of the process loses what is not written, one of the machine any end of what is not durable
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use kaido_store::{Change, Durability, Journal, Kind, Recorder, StoreConfig, changes};
+use kaido_store::{Change, Durability, Recorder, changes};
 
+use crate::disk::{Kept, SyncTimer};
 use crate::faults::Sabotage;
+use crate::journal::JournalStore;
 use crate::random::Random;
-
-/// What a start finds, in the order of kinds and numbers.
-pub(crate) type Kept = BTreeMap<(Kind, u64), Vec<u8>>;
-
-/// How long a sync takes, in microseconds.
-const SYNC_US: (u64, u64) = (200, 60_000);
 
 /// A store in memory.
 #[derive(Debug)]
@@ -36,8 +31,7 @@ pub(crate) struct ModelStore {
     durable: u64,
     /// The number of the last batch that counts as durable, though it may not be.
     believed: u64,
-    /// A sync that is under way: when it ends, and up to which batch.
-    sync: Option<(Duration, u64)>,
+    sync: SyncTimer,
     /// Nothing can be written.
     pub is_full: bool,
     /// Nothing can be synced.
@@ -56,7 +50,7 @@ impl ModelStore {
             unwritten: Vec::new(),
             durable: 0,
             believed: 0,
-            sync: None,
+            sync: SyncTimer::default(),
             is_full: false,
             fails_to_sync: false,
         }
@@ -104,21 +98,20 @@ impl ModelStore {
 
     /// Time has passed: a sync ends, and the next begins.
     fn turn(&mut self, now: Duration, random: &mut Random) {
-        if let Some((_, number)) = self.sync.take_if(|(ends, _)| *ends <= now)
+        if let Some(number) = self.sync.ended(now)
             && !self.fails_to_sync
         {
             self.bring_to_disk(number);
         }
-        if self.sync.is_none() && !self.written.is_empty() {
-            self.sync = Some((now + random.span(SYNC_US.0, SYNC_US.1), self.last_written()));
-        }
+        let last = (!self.written.is_empty()).then(|| self.last_written());
+        self.sync.begin(now, last, random);
     }
 
     fn begin_anew(&mut self) {
         // Nobody's recorder of before writes to this one.
         self.recorder = Recorder::on();
         self.unwritten.clear();
-        self.sync = None;
+        self.sync = SyncTimer::default();
     }
 }
 
@@ -135,44 +128,13 @@ fn apply(kept: &mut Kept, batch: &[u8], sabotage: Option<Sabotage>) {
     }
 }
 
-/// The journal over a folder, with the durability `process`.
-#[derive(Debug)]
-pub(crate) struct RealStore {
-    folder: PathBuf,
-    journal: Option<Journal>,
-}
-
-impl RealStore {
-    /// In a folder, which is made if it is not there.
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), journal: None }
-    }
-
-    fn open(&mut self) -> Result<Kept, String> {
-        let config = StoreConfig { folder: self.folder.clone(), durability: Durability::Process, boot: 1 };
-        let failed = |error: kaido_store::StoreError| error.to_string();
-        let (mut journal, recovery) = kaido_store::open(config).map_err(failed)?;
-        let mut kept = Kept::new();
-        for kind in Kind::ALL {
-            let read = recovery.read(kind, |key, value| {
-                kept.insert((kind, key), value.to_vec());
-                Ok::<_, kaido_store::StoreError>(())
-            });
-            read.map_err(failed)?;
-        }
-        recovery.start(&mut journal, || {}).map_err(failed)?;
-        self.journal = Some(journal);
-        Ok(kept)
-    }
-}
-
 /// The store of a run.
 #[derive(Debug)]
 pub(crate) enum Store {
     /// In memory.
     Model(ModelStore),
     /// In files.
-    Real(RealStore),
+    Journal(Box<JournalStore>),
 }
 
 impl Store {
@@ -186,11 +148,7 @@ impl Store {
                 model.begin_anew();
                 Ok((model.read(), model.recorder.clone()))
             }
-            Self::Real(real) => {
-                let kept = real.open()?;
-                let recorder = real.journal.as_ref().map(Journal::recorder).unwrap_or_default();
-                Ok((kept, recorder))
-            }
+            Self::Journal(journal) => journal.open(),
         }
     }
 
@@ -199,10 +157,7 @@ impl Store {
     pub(crate) fn flush(&mut self) -> Option<u64> {
         let number = match self {
             Self::Model(model) => model.flush().unwrap_or_else(|next| next),
-            Self::Real(RealStore { journal: Some(journal), .. }) => {
-                journal.flush().unwrap_or_else(|_| journal.unwritten())
-            }
-            Self::Real(_) => return None,
+            Self::Journal(journal) => journal.flush(),
         };
         (!self.is_durable(number)).then_some(number)
     }
@@ -211,7 +166,7 @@ impl Store {
     pub(crate) fn next_number(&self) -> u64 {
         match self {
             Self::Model(model) => model.last_written() + 1,
-            Self::Real(_) => 0,
+            Self::Journal(journal) => journal.next_number(),
         }
     }
 
@@ -219,7 +174,7 @@ impl Store {
     pub(crate) fn is_durable(&self, number: u64) -> bool {
         match self {
             Self::Model(model) => model.durable.max(model.believed) >= number,
-            Self::Real(real) => real.journal.as_ref().is_none_or(|journal| journal.is_durable(number)),
+            Self::Journal(journal) => journal.is_durable(number),
         }
     }
 
@@ -227,14 +182,15 @@ impl Store {
     pub(crate) fn is_settled(&self) -> bool {
         match self {
             Self::Model(model) => model.written.is_empty() && model.unwritten.is_empty(),
-            Self::Real(_) => true,
+            Self::Journal(journal) => journal.is_settled(),
         }
     }
 
     /// Time has passed.
     pub(crate) fn turn(&mut self, now: Duration, random: &mut Random) {
-        if let Self::Model(model) = self {
-            model.turn(now, random);
+        match self {
+            Self::Model(model) => model.turn(now, random),
+            Self::Journal(journal) => journal.turn(now, random),
         }
     }
 
@@ -249,27 +205,33 @@ impl Store {
                 }
                 model.begin_anew();
             }
-            Self::Real(real) => real.journal = None,
+            Self::Journal(journal) => journal.crash_process(),
         }
     }
 
     /// The machine ends without notice: says how many of the batches that were not durable are there still.
-    pub(crate) fn crash_machine(&mut self, random: &mut Random) -> u64 {
-        let Self::Model(model) = self else { return 0 };
+    ///
+    /// # Errors
+    /// When the files cannot be changed.
+    pub(crate) fn crash_machine(&mut self, random: &mut Random) -> Result<u64, String> {
+        let model = match self {
+            Self::Model(model) => model,
+            Self::Journal(journal) => return journal.crash_machine(random),
+        };
         let survive = random.below(model.written.len() as u64 + 1);
         model.bring_to_disk(model.durable + survive);
         // Their numbers are given again.
         model.written.clear();
         model.believed = 0;
         model.begin_anew();
-        survive
+        Ok(survive)
     }
 
     /// What is kept now, of a store in memory.
     pub(crate) fn kept(&self) -> Option<&Kept> {
         match self {
             Self::Model(model) => Some(&model.kept),
-            Self::Real(_) => None,
+            Self::Journal(_) => None,
         }
     }
 
@@ -277,7 +239,7 @@ impl Store {
     pub(crate) fn model(&mut self) -> Option<&mut ModelStore> {
         match self {
             Self::Model(model) => Some(model),
-            Self::Real(_) => None,
+            Self::Journal(_) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What became of a run.
 
 use std::fmt;
+use std::path::Path;
 
 use kaido_store::Durability;
 
@@ -63,13 +64,17 @@ impl fmt::Display for Failure {
         for event in &self.events {
             writeln!(f, "{event}")?;
         }
-        let Options { seed, steps, durability, .. } = self.options;
+        let Options { seed, steps, durability, ref folder, .. } = self.options;
         writeln!(f, "{:?}", self.options)?;
         writeln!(f, "seed {seed}, step {}: {}", self.step, self.what)?;
         let durability = match durability {
             Durability::Process => "process",
             Durability::Disk => "disk",
         };
-        write!(f, "again: make simulate SEED={seed} STEPS={steps} DURABILITY={durability} COUNT=1")
+        write!(f, "again: make simulate SEED={seed} STEPS={steps} DURABILITY={durability} COUNT=1")?;
+        match folder.as_deref().and_then(Path::parent) {
+            Some(folder) => write!(f, " FOLDER={}", folder.display()),
+            None => Ok(()),
+        }
     }
 }

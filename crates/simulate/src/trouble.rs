@@ -141,7 +141,7 @@ impl World {
     pub(crate) fn machine_ends(&mut self) -> Result<(), String> {
         self.settle_checkpoints(false);
         self.down_for();
-        let survive = self.store.crash_machine(&mut self.syncs);
+        let survive = self.store.crash_machine(&mut self.syncs)?;
         self.log.note(format_args!("the machine ends; {survive} batches more survive"));
         self.summary.machine_ends += 1;
         self.machine.restart()?;

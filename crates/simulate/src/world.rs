@@ -9,8 +9,10 @@ use kaido_pfcp::{Instants, Transmit};
 use kaido_store::{Durability, Recorder};
 
 use crate::checks;
+use crate::disk::Kept;
 use crate::events::EventLog;
 use crate::faults::Sabotage;
+use crate::journal::JournalStore;
 use crate::message::Message;
 use crate::network::{Link, Towards};
 use crate::node::{Machine, Process, Start};
@@ -18,7 +20,7 @@ use crate::options::Options;
 use crate::random::Random;
 use crate::session::{Octets, State};
 use crate::smf::{ControlPlane, Turn};
-use crate::store::{Kept, ModelStore, RealStore, Store};
+use crate::store::{ModelStore, Store};
 use crate::summary::{Failure, Summary};
 use crate::traffic;
 use crate::trouble::CrashPoint;
@@ -127,7 +129,7 @@ impl World {
         let nanos = Duration::from_nanos(faults.below(1_000_000_000));
         let began = Instants { monotonic: Instant::now(), wall: UNIX_EPOCH + BEGINS + nanos };
         let store = match &options.folder {
-            Some(folder) => Store::Real(RealStore::new(folder)),
+            Some(folder) => Store::Journal(Box::new(JournalStore::new(folder, options.durability))),
             None => Store::Model(ModelStore::new(options.durability, options.sabotage)),
         };
         let numbers = 0..options.control_planes;

@@ -178,6 +178,12 @@ impl Journal {
         }
     }
 
+    /// Brings what was written to the disk: of a journal [that has no thread for it](crate::Recovery::start_without_syncs). A failure
+    /// is told once in the log, and what was written since the sync before is written again by [`Journal::flush`].
+    pub fn sync(&self) {
+        self.progress.sync(&self.place.folder);
+    }
+
     /// Whether so much waits to be written that no further change may be made.
     pub fn is_blocked(&self) -> bool {
         self.batch.len() > UNWRITTEN_MAX

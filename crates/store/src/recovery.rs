@@ -156,21 +156,37 @@ impl Recovery {
     /// # Errors
     /// When there are no more threads, or a file of the store is gone.
     pub fn start(self, journal: &mut Journal, notify: impl Fn() + Send + 'static) -> Result<(), StoreError> {
-        let Self { snapshot, segments, config, lock, .. } = self;
-        let StoreConfig { folder, durability, boot } = config;
-        let failed =
-            |source| StoreError::File { path: folder.clone(), what: "start a thread for the store", source };
-        let progress = journal.progress();
+        let StoreConfig { folder, durability, .. } = &self.config;
         let syncer = match durability {
-            Durability::Disk => Some(Syncer::start(&folder, progress.clone(), notify).map_err(failed)?),
+            Durability::Disk => Some(Syncer::start(folder, journal.progress(), notify)),
             Durability::Process => None,
         };
+        let syncer = syncer.transpose().map_err(no_thread(folder))?;
+        self.start_with(journal, syncer)
+    }
+
+    /// As [`Recovery::start`], without a thread that syncs: with `disk` nothing is durable before [`Journal::sync`].
+    ///
+    /// # Errors
+    /// As [`Recovery::start`].
+    pub fn start_without_syncs(self, journal: &mut Journal) -> Result<(), StoreError> {
+        self.start_with(journal, None)
+    }
+
+    fn start_with(self, journal: &mut Journal, syncer: Option<Syncer>) -> Result<(), StoreError> {
+        let Self { snapshot, segments, config, lock, .. } = self;
+        let StoreConfig { folder, durability, boot } = config;
+        let progress = journal.progress();
         let locks = Locks::new(lock);
         let files = StoreFiles::new(journal.place().clone(), Mark::of(durability, boot), locks.clone())?;
-        let fold = Folder::start(snapshot, progress, files, segments).map_err(failed)?;
+        let fold = Folder::start(snapshot, progress, files, segments).map_err(no_thread(&folder))?;
         journal.start(syncer, fold, locks);
         Ok(())
     }
+}
+
+fn no_thread(folder: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    StoreError::file(folder, "start a thread for the store")
 }
 
 /// A number that no other store has, and nobody guesses.

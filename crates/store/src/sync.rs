@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -115,17 +115,52 @@ impl Progress {
     }
 
     /// Waits for something that is not durable; `None` when there will be no more.
-    fn wait(&self) -> Option<(u64, Vec<Arc<File>>, bool)> {
+    fn wait(&self) -> Option<Unsynced> {
         let mut state = self.state();
         loop {
-            // What was written to a file that failed is written again by the control loop.
-            if state.written > self.durable() && !self.failed.load(Ordering::Acquire) {
-                return Some((state.written, state.files.clone(), std::mem::take(&mut state.is_new)));
+            if let Some(unsynced) = self.unsynced(&mut state) {
+                return Some(unsynced);
             }
             if state.stops {
                 return None;
             }
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What is not durable. What was written to a file that failed is written again by the control loop.
+    fn unsynced(&self, state: &mut State) -> Option<Unsynced> {
+        let is_some = state.written > self.durable() && !self.has_failed();
+        is_some.then(|| Unsynced {
+            last: state.written,
+            files: state.files.clone(),
+            is_new: std::mem::take(&mut state.is_new),
+        })
+    }
+
+    /// Brings to the disk what is not there yet, if there is anything; `false` when that failed.
+    pub(crate) fn sync(&self, folder: &Path) -> bool {
+        let unsynced = self.unsynced(&mut self.state());
+        unsynced.is_none_or(|unsynced| self.bring(folder, &unsynced))
+    }
+
+    /// As [`Progress::sync`], of what [`Progress::wait`] came back with.
+    fn bring(&self, folder: &Path, unsynced: &Unsynced) -> bool {
+        match unsynced.sync(folder) {
+            Ok(()) => {
+                if self.is_failing() {
+                    tracing::info!(folder = %folder.display(), "the journal is on the disk again");
+                }
+                self.synced(unsynced.last);
+                true
+            }
+            Err(error) => {
+                if !self.is_failing() {
+                    tracing::error!(folder = %folder.display(), %error, "the journal could not be brought to the disk: it is tried again until it can");
+                }
+                self.failed();
+                false
+            }
         }
     }
 
@@ -170,21 +205,9 @@ impl Syncer {
     ) -> std::io::Result<Self> {
         let (folder, of_thread) = (folder.to_owned(), Arc::clone(&progress));
         let thread = std::thread::Builder::new().name("store-sync".into()).spawn(move || {
-            while let Some((written, files, is_new)) = of_thread.wait() {
-                match sync(&folder, &files, is_new) {
-                    Ok(()) => {
-                        if of_thread.is_failing() {
-                            tracing::info!(folder = %folder.display(), "the journal is on the disk again");
-                        }
-                        of_thread.synced(written);
-                    }
-                    Err(error) => {
-                        if !of_thread.is_failing() {
-                            tracing::error!(folder = %folder.display(), %error, "the journal could not be brought to the disk: it is tried again until it can");
-                        }
-                        of_thread.failed();
-                        std::thread::sleep(PAUSE);
-                    }
+            while let Some(unsynced) = of_thread.wait() {
+                if !of_thread.bring(&folder, &unsynced) {
+                    std::thread::sleep(PAUSE);
                 }
                 notify();
             }
@@ -203,16 +226,28 @@ impl Drop for Syncer {
     }
 }
 
-/// Brings files to the disk, and that they are there.
-fn sync(folder: &PathBuf, files: &[Arc<File>], is_new: bool) -> std::io::Result<()> {
-    for file in files {
-        file.sync_data()?;
-        if file.metadata()?.nlink() == 0 {
-            return Err(std::io::Error::other("the file was deleted"));
+/// What is written and not on the disk.
+#[derive(Debug)]
+struct Unsynced {
+    /// The last batch.
+    last: u64,
+    files: Vec<Arc<File>>,
+    /// A file is new in the folder.
+    is_new: bool,
+}
+
+impl Unsynced {
+    /// Brings files to the disk, and that they are there.
+    fn sync(&self, folder: &Path) -> std::io::Result<()> {
+        for file in &self.files {
+            file.sync_data()?;
+            if file.metadata()?.nlink() == 0 {
+                return Err(std::io::Error::other("the file was deleted"));
+            }
         }
+        if self.is_new {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
     }
-    if is_new {
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }

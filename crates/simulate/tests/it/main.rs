@@ -78,10 +78,11 @@ fn seeds_see_what_there_is() {
 #[test]
 fn the_journal_keeps_what_its_model_does() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("journal");
-    for seed in 1..4 {
+    for (seed, durability) in (1..9).zip([Durability::Process, Durability::Disk].into_iter().cycle()) {
         let _ = std::fs::remove_dir_all(&folder);
-        let durability = Durability::Process;
-        sound(&Options { folder: Some(folder.clone()), durability, ..Options::of_seed(seed, 1200) });
+        let seen =
+            sound(&Options { folder: Some(folder.clone()), durability, ..Options::of_seed(seed, 1200) });
+        assert_eq!(seen.machine_ends > 0, durability == Durability::Disk, "seed {seed}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
