@@ -161,6 +161,13 @@ impl<'g, K: Key, V> Stages<'g, K, V> {
         self.search(probe.hash, key)
     }
 
+    /// The value of a key, all stages in one.
+    #[inline]
+    #[must_use]
+    pub fn get(self, key: &K) -> Option<&'g V> {
+        self.resolve(self.probe_now(key), key)
+    }
+
     /// Looks for the tag where a key goes that found its home full.
     #[cold]
     #[inline(never)]

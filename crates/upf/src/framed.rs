@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use kaido_table::{Guard, Table};
+use kaido_table::Stages;
 
 use crate::ids::InstanceId;
-use crate::key::SessionKey;
+use crate::key::{KeyParts, SessionKey};
 use crate::record::Record;
 use kaido_n4::FramedRoute;
 
@@ -69,12 +69,30 @@ impl FramedLengths {
         }
     }
 
+    /// Whether there are any.
+    #[inline(always)]
+    pub(crate) fn are_there(&self) -> bool {
+        self.v4.present.load(Ordering::Relaxed) | self.v6.present.load(Ordering::Relaxed) != 0
+    }
+
+    /// As [`FramedLengths::find`], of the address that is a UE's key.
+    pub(crate) fn behind<'g>(
+        &self,
+        stages: Stages<'g, SessionKey, Record>,
+        key: &SessionKey,
+    ) -> Option<(SessionKey, &'g Record)> {
+        match key.parts() {
+            KeyParts::Ipv4(instance, addr) => self.find(stages, instance, addr.into()),
+            KeyParts::Ipv6(instance, addr) => self.find(stages, instance, addr.into()),
+            _ => None,
+        }
+    }
+
     /// The record of the longest framed route to an address, and its key.
     #[cold]
     pub(crate) fn find<'g>(
         &self,
-        table: &'g Table<SessionKey, Record>,
-        guard: &'g Guard<'_>,
+        stages: Stages<'g, SessionKey, Record>,
         instance: InstanceId,
         addr: IpAddr,
     ) -> Option<(SessionKey, &'g Record)> {
@@ -84,7 +102,7 @@ impl FramedLengths {
             #[allow(clippy::cast_possible_truncation)] // Below 64.
             let len = 63 - present.leading_zeros() as u8;
             let key = SessionKey::framed(instance, &FramedRoute::of(addr, len));
-            if let Some(record) = table.get(guard, &key) {
+            if let Some(record) = stages.get(&key) {
                 return Some((key, record));
             }
             present &= !(1 << len);

@@ -65,7 +65,8 @@ impl Worker {
                 let header = Ipv6Fields::new(packet.first_chunk()?);
                 let dst = header.dst();
                 let total = header.sound_len(arrived.available.into())?;
-                let own_source = record.admits_ipv6(header.src_prefix());
+                let own_source = record.admits_ipv6(header.src_prefix())
+                    || record.admits_behind(Ipv6Addr::from_bits(header.src()).into());
                 if header.hop_limit() <= 1 || !own_source || !self.ports.leaves_v6(dst) {
                     return None;
                 }
@@ -137,7 +138,8 @@ impl Worker {
         let header = Ipv4Fields::new(header);
         let dst = header.dst();
         let total = header.sound_len(arrived.available.into())?;
-        let own_source = record.admits_ipv4(header.src());
+        let own_source = record.admits_ipv4(header.src())
+            || record.admits_behind(Ipv4Addr::from_bits(header.src()).into());
         (header.ttl() > 1 && own_source && self.ports.leaves_v4(dst)).then_some((total, dst))
     }
 

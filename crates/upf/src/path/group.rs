@@ -125,12 +125,23 @@ impl<'g> Group<'g> {
                 *record = stages.resolve(*probe, &arrived.key);
                 *chosen = *record;
                 if let Some(record) = record {
-                    prefetch_cells(record, node);
-                    for &line in record.line_numbers() {
-                        node.lines.prefetch(line);
-                        self.has_lines = true;
-                    }
+                    self.has_lines |= prefetch(record, node);
                 }
+            }
+        }
+        if node.framed.are_there() {
+            self.find_behind(stages, node);
+        }
+    }
+
+    /// Finds the sessions of packets to networks behind UEs.
+    #[cold]
+    #[inline(never)]
+    fn find_behind(&mut self, stages: Stages<'g, SessionKey, Record>, node: &Node) {
+        for (chosen, arrived) in self.chosen.iter_mut().zip(&self.arrivals) {
+            if chosen.is_none() && arrived.kind == Kind::Eligible {
+                *chosen = behind(stages, node, arrived);
+                self.has_lines |= chosen.is_some_and(|record| prefetch(record, node));
             }
         }
     }
@@ -231,6 +242,23 @@ impl<'g> Group<'g> {
             }
         }
     }
+}
+
+/// The record by which a packet is found that is to nobody's own address, but perhaps to a network behind a UE.
+pub(super) fn behind<'g>(
+    stages: Stages<'g, SessionKey, Record>,
+    node: &Node,
+    arrived: &FrameHead,
+) -> Option<&'g Record> {
+    node.framed.behind(stages, &arrived.key).map(|(_, record)| record)
+}
+
+/// Brings what packets of a record need next into the cache; whether that is lines.
+#[inline(always)]
+fn prefetch(record: &Record, node: &Node) -> bool {
+    prefetch_cells(record, node);
+    record.line_numbers().iter().for_each(|&line| node.lines.prefetch(line));
+    record.has_lines()
 }
 
 /// Brings what packets of a record move into the cache.

@@ -62,7 +62,7 @@ use self::buffering::Buffers;
 use self::charge::Charge;
 use self::context::{ArrivalInfo, FrameLookup, PacketContext};
 pub use self::control_plane::ControlPlaneLink;
-use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, SlowFrames, common};
+use self::group::{Exit, FETCH_AHEAD, GROUP, GROUPS, Group, STAGES, SlowFrames, behind, common};
 use self::lan::LanHops;
 use self::outer::PreparedTunnels;
 use self::parse::{Packet, ParsedFrame, parse};
@@ -362,7 +362,7 @@ impl Path {
                 out.transmit(to, frame);
                 before.map(|before| out.set_high_priority(before));
             } else if arrived.kind == Kind::Eligible {
-                worker.count_slow(node, record, arrived, &frame);
+                worker.count_slow(node, record.or_else(|| behind(stages, node, arrived)), arrived, &frame);
                 let parsed = parse(&worker.settings, port, &frame);
                 let lookup = FrameLookup { node, guard: &guard, parsed, record, port };
                 worker.handle_read(&lookup, frame, out);
@@ -391,7 +391,7 @@ impl Worker {
         if !self.tracing.is_empty() {
             let framed = match parsed {
                 ParsedFrame::ToUe(key, packet, _) if record.is_none() => {
-                    node.framed.find(&node.table, guard, key.instance(), packet.dst)
+                    node.framed.find(node.table.stages(guard), key.instance(), packet.dst)
                 }
                 _ => None,
             };
@@ -427,7 +427,7 @@ impl Worker {
             },
             ParsedFrame::ToUe(key, packet, offset) => match record
                 .map(|record| (key, record))
-                .or_else(|| node.framed.find(&node.table, guard, key.instance(), packet.dst))
+                .or_else(|| node.framed.find(node.table.stages(guard), key.instance(), packet.dst))
             {
                 Some((key, record)) => {
                     let arrival = ArrivalInfo::new(port, key, None);

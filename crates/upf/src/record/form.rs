@@ -155,7 +155,7 @@ impl Record {
             (SlowPathCause::Ethernet, wide.ethernet),
             (SlowPathCause::Monitored, !self.monitors().is_empty()),
             (SlowPathCause::Applications, wide.inspects),
-            (SlowPathCause::Framed, !self.framed().is_empty()),
+            (SlowPathCause::Framed, !is_folded && !self.framed().is_empty()),
             (SlowPathCause::Prefix, wide.ue.ipv6.is_some_and(|prefix| prefix.len != 64)),
         ];
         if let Some((reason, _)) = of_session.into_iter().find(|(_, is_so)| *is_so) {

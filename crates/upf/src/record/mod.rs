@@ -100,10 +100,10 @@ impl Record {
         rules: Vec<FilteredRule>,
     ) -> Self {
         let framed = if direction == Direction::Uplink { framed } else { &[] };
-        let may_fold = !ethernet && framed.is_empty() && !inspects && monitors.is_empty();
+        let may_fold = !ethernet && !inspects && monitors.is_empty();
         let (folded, is_whole) =
             if may_fold { Self::fold_of(session, direction, ue, &rules) } else { (None, false) };
-        if let Some(folded) = folded.as_ref().filter(|_| is_whole && gnbs.is_empty()) {
+        if let Some(folded) = folded.as_ref().filter(|_| is_whole && gnbs.is_empty() && framed.is_empty()) {
             return folded.clone();
         }
         let classifier = if ethernet { None } else { Classifier::new(&rules).map(Box::new) };
@@ -239,7 +239,7 @@ impl Record {
     pub fn admits(&self, addr: IpAddr) -> bool {
         self.ue().admits(addr)
             || self.wide.as_ref().is_some_and(|wide| wide.names(addr))
-            || self.framed().iter().any(|route| route.contains(addr))
+            || self.admits_behind(addr)
     }
 
     /// Whether packets are listened to, to know their applications by.
@@ -270,6 +270,12 @@ impl Record {
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
         self.wide.as_ref().is_some_and(|wide| wide.ethernet)
+    }
+
+    /// Whether an address is of a network behind the UE.
+    #[cold]
+    pub(crate) fn admits_behind(&self, addr: IpAddr) -> bool {
+        self.framed().iter().any(|route| route.contains(addr))
     }
 
     /// Networks behind the UE from which packets may come.

@@ -217,16 +217,20 @@ fn a_form_says_why_packets_take_the_slow_path() {
     // A record has room for two rates.
     wide(vec![voice(), crowded], SlowPathCause::Cells);
 
-    let of = |facts| Record::new(SessionIndex(1), Direction::Uplink, facts, vec![rule(1)]).form();
+    let record = |facts, rule| Record::new(SessionIndex(1), Direction::Uplink, facts, vec![rule]);
+    let of = |facts| record(facts, rule(1)).form();
     let framed = [FramedRoute::of([192, 168, 1, 0].into(), 24)];
     let gnbs = ["192.0.2.7".parse().unwrap()];
     let facts = SessionFacts::default;
     for (facts, reason) in [
-        (SessionFacts { framed: &framed, ..facts() }, SlowPathCause::Framed),
         (SessionFacts { inspects: true, ..facts() }, SlowPathCause::Applications),
         (SessionFacts { ethernet: true, ..facts() }, SlowPathCause::Ethernet),
         (SessionFacts { gnbs: &gnbs, ..facts() }, SlowPathCause::Bound),
     ] {
         assert_eq!(of(facts), RecordForm::Wide(reason));
     }
+    let behind = SessionFacts { framed: &framed, ..facts() };
+    assert_eq!(of(behind), RecordForm::Folded);
+    let of_flow = filtered(3, "permit out 17 from any 53 to assigned");
+    assert_eq!(record(behind, of_flow).form(), RecordForm::Wide(SlowPathCause::Framed));
 }

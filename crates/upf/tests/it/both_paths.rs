@@ -6,9 +6,9 @@ use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, N6_MAC, Rig, SessionPlan, now};
 use crate::{fixture, smf_shapes};
 use kaido_engine::PortId;
 use kaido_n4::{
-    ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, Ipv6Prefix, LocalFTeid, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService, Teid, Urr, UrrId,
-    Volume,
+    ApplyAction, ChooseOr, Establishment, FTeid, Far, FarId, FramedRoute, Ipv6Prefix, LocalFTeid,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, Pdr, PdrId, Qfi, SdfFilter, SessionService,
+    Teid, Urr, UrrId, Volume,
 };
 use kaido_upf::extended::UeToUe;
 use kaido_upf::ids::InstanceId;
@@ -23,6 +23,8 @@ use proptest::prelude::*;
 /// 3 and 4 have flows by SDF filters: what a packet matches is told by its QFI, remote network, protocol and ports.
 ///
 /// 5 and 6 are of tenants, behind one tag and behind two.
+///
+/// 8 has networks of both families behind it, and 9 too, with an SDF filter: on the uplink its packets find their rule in lines.
 ///
 /// On the `slow` side every rule has a second one before it that does the same with few packets. Such rules do not fold,
 /// and their packets do not take the fast path.
@@ -62,6 +64,12 @@ fn rig_with(slow: bool, ue_to_ue: UeToUe) -> Rig {
     establish(filtered(3, false));
     establish(filtered(4, true));
     TENANTS.into_iter().for_each(|(n, _)| establish(of_tenant(n)));
+    establish(routed(8));
+    let mut filtered = routed(9);
+    let mut voice = Pdr { id: PdrId(3), precedence: 1, ..filtered.pdrs[0].clone() };
+    voice.pdi.sdf_filters = vec![SdfFilter::parse("permit out 17 from 8.8.0.0/16 to assigned").unwrap()];
+    filtered.pdrs.push(voice);
+    establish(filtered);
     rig
 }
 
@@ -91,6 +99,17 @@ fn of_tenant(n: u8) -> Establishment {
     plan.ue.ipv6 = Some(ChooseOr::Given(Ipv6Prefix::of(format!("2001:db8:60:{n}::").parse().unwrap(), 64)));
     let mut request = plan.establishment();
     request.pdrs[1].pdi.network_instance = Some(NetworkInstance(format!("tenant-{n}").into()));
+    request
+}
+
+/// A session of both families, with networks behind its UE.
+fn routed(n: u8) -> Establishment {
+    let mut plan = SessionPlan::ipv4(n);
+    plan.ue.ipv6 = Some(ChooseOr::Given(Ipv6Prefix::of(format!("2001:db8:60:{n}::").parse().unwrap(), 64)));
+    let mut request = plan.establishment();
+    let network = |text: String, len| FramedRoute::of(text.parse().unwrap(), len);
+    request.pdrs[1].pdi.framed_routes =
+        vec![network(format!("192.168.{n}.0"), 24), network(format!("2001:db8:{n}00::"), 48)];
     request
 }
 
@@ -209,7 +228,7 @@ fn icmp_v4(src: &str, dst: &str) -> Vec<u8> {
     packet
 }
 
-const SEEDS: usize = 36;
+const SEEDS: usize = 46;
 
 /// Frames of every shape that the sessions forward.
 fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
@@ -254,6 +273,17 @@ fn seeds() -> [(PortId, Vec<u8>); SEEDS] {
         (N3, uplink_v4(1003, true, &udp_v4("10.60.0.3", "10.60.0.2"))),
         (N3, v6_tunnel(true, &udp_v6("2001:db8:60:1::5", "2001:db8:60:7::5"))),
         (N3, uplink_v4(1005, false, &udp_v4("10.60.0.5", "10.60.0.6"))),
+        // From and to networks behind UEs.
+        (N3, uplink_v4(1008, false, &udp_v4("10.60.0.8", "8.8.4.4"))),
+        (N3, uplink_v4(1008, true, &udp_v4("192.168.8.9", "8.8.4.4"))),
+        (N3, uplink_v4(1008, false, &udp_v6("2001:db8:800:7::5", "2001:db8:9::1"))),
+        (N3, uplink_v4(1009, false, &udp_v4("192.168.9.9", "8.8.4.4"))),
+        (N3, uplink_v4(1009, false, &udp_v4("192.168.9.9", "9.9.9.9"))),
+        (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "10.60.0.8"))),
+        (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "192.168.8.77"))),
+        (N6, ethernet(N6_MAC, &udp_v6("2001:db8:9::1", "2001:db8:800:7::5"))),
+        (N6, ethernet(N6_MAC, &udp_v4("8.8.8.8", "192.168.9.1"))),
+        (N6, ethernet(N6_MAC, &udp_v6("2001:db8:9::1", "2001:db8:900::5"))),
     ]
 }
 

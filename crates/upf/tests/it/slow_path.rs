@@ -7,7 +7,8 @@ use crate::frames::g_pdu;
 use crate::{fixture, smf_shapes};
 use kaido_engine::{NeighbourRequest, PortId};
 use kaido_n4::{
-    ApplyAction, BitRate, Establishment, PdrId, QerId, SdfFilter, Seid, SessionService, VolumeThreshold,
+    ApplyAction, BitRate, Establishment, FramedRoute, PdrId, QerId, SdfFilter, Seid, SessionService,
+    VolumeThreshold,
 };
 use kaido_upf::UpfDrop;
 use kaido_upf::control::TraceFilter;
@@ -125,6 +126,26 @@ fn only_packets_to_networks_of_ues_are_slow_where_ues_are_kept_apart() {
         assert_eq!(send("10.60.0.8"), (0, vec![(SlowPathReason::OtherUe, 1)]));
         assert_eq!(bench.rig.drops(N3, UpfDrop::UE_TO_UE), 1);
     }
+}
+
+#[test]
+fn networks_behind_a_ue_are_reached_by_the_fast_path() {
+    let mut request = plain();
+    request.pdrs[1].pdi.framed_routes = vec![FramedRoute::of(ip("192.168.8.0"), 24)];
+    let mut bench = Bench::new(&request);
+    for _ in 0..3 {
+        bench.pass(N3, &uplink(1007, &udp("192.168.8.1", "8.8.8.8", 100)));
+        bench.pass(N6, &downlink(&udp("8.8.8.8", "192.168.8.1", 100)));
+    }
+    assert_eq!(bench.new_counts(), []);
+    bench.pass(N3, &uplink(1007, &udp("192.168.9.1", "8.8.8.8", 100)));
+    assert_eq!(bench.new_counts(), [(SlowPathReason::Other, 1)]);
+    bench.pass(N6, &downlink(&udp("8.8.8.8", "192.168.9.1", 100)));
+    assert_eq!(bench.new_counts(), [(SlowPathReason::NoSession, 1)]);
+    // What keeps a packet from the fast path is asked of the session that the network is of.
+    bench.rig.upf.begin_trace(TraceFilter::Session(bench.seid), 0, now()).unwrap();
+    bench.pass(N6, &downlink(&udp("8.8.8.8", "192.168.8.1", 100)));
+    assert_eq!(bench.new_counts(), [(SlowPathReason::Traced, 1)]);
 }
 
 #[test]
