@@ -48,13 +48,17 @@ pub(crate) enum SandboxError {
 
 /// Restricts the process, of which this is the only thread. What the kernel does not have is told, and done without.
 pub(crate) fn enter() {
-    if let Err(error) = enter_process() {
+    for error in enter_process().into_iter().filter_map(Result::err) {
         tracing::warn!(%error, "the process may ask for more of the kernel than it has uses for");
     }
 }
 
-fn enter_process() -> Result<(), SandboxError> {
-    capabilities::of_process()?;
+/// One step does not wait for the other: what fails is told, and the other holds.
+fn enter_process() -> [Result<(), SandboxError>; 2] {
+    [capabilities::of_process().map_err(SandboxError::from), filter_process()]
+}
+
+fn filter_process() -> Result<(), SandboxError> {
     // Filters add up, so a chain of upgrades would make each system call slower.
     if std::env::var_os(IN_SANDBOX).is_none() {
         put_on(&program(calls::PROCESS)?)?;
@@ -70,19 +74,19 @@ pub(crate) fn for_next() -> Option<(&'static str, &'static str)> {
 
 /// Restricts the thread that calls it. What the kernel does not have is told, and done without.
 pub(crate) fn restrict(kind: ThreadKind) {
-    if let Err(error) = enter_thread(kind) {
+    for error in enter_thread(kind).into_iter().filter_map(Result::err) {
         tracing::warn!(%error, ?kind, "a thread may ask for more of the kernel than it has uses for");
     }
 }
 
-fn enter_thread(kind: ThreadKind) -> Result<(), SandboxError> {
+fn enter_thread(kind: ThreadKind) -> [Result<(), SandboxError>; 2] {
     let calls = match kind {
         ThreadKind::Worker => calls::WORKER,
         ThreadKind::FaceWorker => calls::FACE_WORKER,
         ThreadKind::Http => calls::HTTP,
     };
-    capabilities::of_thread(kind)?;
-    put_on(&program(calls)?)
+    let given_up = capabilities::of_thread(kind).map_err(SandboxError::from);
+    [given_up, program(calls).and_then(|program| put_on(&program))]
 }
 
 /// Some calls, each by its number.
@@ -144,7 +148,7 @@ mod tests {
             return;
         };
         let inherited = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        enter_thread(ThreadKind::Worker).unwrap();
+        enter_thread(ThreadKind::Worker).into_iter().for_each(Result::unwrap);
         match &*act {
             "open" => drop(File::open("/")),
             "socket" => drop(std::net::UdpSocket::bind("127.0.0.1:0")),
@@ -167,7 +171,7 @@ mod tests {
             return;
         };
         assert_eq!(for_next(), None);
-        enter_process().unwrap();
+        enter_process().into_iter().for_each(Result::unwrap);
         match &*act {
             "start" => {
                 let next = Command::new("/bin/sh")
