@@ -114,7 +114,15 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(cores)");
     println!("cargo::rerun-if-env-changed=KAIDO_HDL_RTL");
     println!("cargo::rerun-if-env-changed=KAIDO_TWIN_MODELS");
+    println!("cargo::rerun-if-env-changed=KAIDO_TWIN_LIBRARY");
     println!("cargo::rerun-if-changed=src/glue.cpp");
+    // The bench of mutants is linked once, with a library of this folder that hdl/mutants/run.py makes anew for each.
+    if let Some(folder) = env::var_os("KAIDO_TWIN_LIBRARY") {
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        println!("cargo::rustc-link-lib=dylib=kaido_twin_cores");
+        println!("cargo::rustc-cfg=cores");
+        return;
+    }
     // Mutants of the cores are built from another folder.
     let rtl = env::var_os("KAIDO_HDL_RTL")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hdl/rtl"), PathBuf::from);
