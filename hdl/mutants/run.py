@@ -53,8 +53,8 @@ CORES: dict[str, tuple[str | None, str, str]] = {
 TESTS = {"Gre": "gre_", "Decap": "gtpu_", "Encap": "gtpu_", "Upf": "upf_"}
 # Octets of address space of a bench, and of what builds it.
 MEMORY = 8 << 30
-# Seconds of a test beyond ten times what it takes without a fault, and of a cocotb bench.
-PATIENCE, COCOTB_SECONDS = 60, 400
+# Seconds that a bench has beyond some times what it takes without a fault.
+PATIENCE = 60
 
 Mutant = Mapping[str, str]
 NO_FAULT: Mutant = {
@@ -205,17 +205,27 @@ class Results:
             RESULTS.write_text(HEAD + "".join(f"{line}\n" for line in known))
 
 
+class Baseline:
+    """What a core's benches do without a fault; they are run once for all workers."""
+
+    def __init__(self) -> None:
+        """Nothing has been run."""
+        self.lock = threading.Lock()
+        # The core's tests in kaido-twin with the seconds that each takes, the quickest first.
+        self.times: list[tuple[float, str]] | None = None
+        # Of its cocotb bench.
+        self.cocotb_seconds: float | None = None
+
+
 class Worker:
     """Puts faults into a copy of the cores of its own."""
 
-    def __init__(self, number: int, bench: Bench | None) -> None:
+    def __init__(self, number: int, bench: Bench | None, baselines: Mapping[str, Baseline]) -> None:
         """Without a copy as yet; it is in a folder of this number."""
         self.folder = WORK / str(number)
         self.rtl = self.folder / "rtl"
         self.bench = bench
-        # Of a core: its tests in kaido-twin with the seconds that each takes, the quickest first.
-        self.times: dict[str, list[tuple[float, str]]] = {}
-        self.is_tried: set[str] = set()
+        self.baselines = baselines
 
     def apply(self, mutant: Mutant) -> None:
         """Makes a copy of the cores with a fault."""
@@ -235,13 +245,13 @@ class Worker:
             return ""
         out = self.folder / "out"
         self.bench.library(model, self.rtl, out)
-        for seconds, test in self.times[core]:
+        for seconds, test in self.baselines[core].times or ():
             ended = self.bench.run(test, out, 10 * seconds + PATIENCE)
             if not ended.is_good:
                 return f"rust {test}{' (no end)' if ended.timed_out else ''}"
         return ""
 
-    def cocotb(self, core: str) -> str:
+    def cocotb(self, core: str, seconds: float) -> str:
         """The test of the cocotb bench that notices; empty if none does."""
         _, file, tests = CORES[core]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
@@ -255,7 +265,7 @@ class Worker:
         }
         if shutil.which("ccache"):
             more["OBJCACHE"] = "ccache"
-        ended = execute([*command, f"hdl/tests/{file}", "-k", tests], more, COCOTB_SECONDS)
+        ended = execute([*command, f"hdl/tests/{file}", "-k", tests], more, seconds)
         if ended.is_good:
             return ""
         failed = re.search(r"\*\* (\S+)\s+FAIL", ended.said)
@@ -268,29 +278,33 @@ class Worker:
 
     def check(self, core: str) -> None:
         """Ends the run if kaido-twin fails without any fault; times its tests."""
-        if core in self.times or CORES[core][0] is None or self.bench is None:
-            return
-        model = CORES[core][0]
-        assert model
-        out = self.folder / "out"
-        self.apply(NO_FAULT)
-        self.bench.library(model, self.rtl, out)
-        times = []
-        for test in self.bench.tests(model, out):
-            began = time.monotonic()
-            ended = self.bench.run(test, out, 900)
-            if not ended.is_good:
-                sys.exit(f"{test} of {core} fails without any fault:\n{ended.said}")
-            times.append((time.monotonic() - began, test))
-        self.times[core] = sorted(times)
-
-    def check_cocotb(self, core: str) -> None:
-        """Ends the run if the cocotb bench fails without any fault."""
-        if core not in self.is_tried:
+        baseline, model = self.baselines[core], CORES[core][0]
+        with baseline.lock:
+            if baseline.times is not None or model is None or self.bench is None:
+                return
+            out = self.folder / "out"
             self.apply(NO_FAULT)
-            if by := self.cocotb(core):
-                sys.exit(f"{by} of {core} fails without any fault")
-            self.is_tried.add(core)
+            self.bench.library(model, self.rtl, out)
+            times = []
+            for test in self.bench.tests(model, out):
+                began = time.monotonic()
+                ended = self.bench.run(test, out, 900)
+                if not ended.is_good:
+                    sys.exit(f"{test} of {core} fails without any fault:\n{ended.said}")
+                times.append((time.monotonic() - began, test))
+            baseline.times = sorted(times)
+
+    def check_cocotb(self, core: str) -> float:
+        """Ends the run if the cocotb bench fails without any fault; the seconds that it takes."""
+        baseline = self.baselines[core]
+        with baseline.lock:
+            if baseline.cocotb_seconds is None:
+                self.apply(NO_FAULT)
+                began = time.monotonic()
+                if by := self.cocotb(core, 1800):
+                    sys.exit(f"{by} of {core} fails without any fault")
+                baseline.cocotb_seconds = time.monotonic() - began
+            return baseline.cocotb_seconds
 
     def attempt(self, mutant: Mutant, both: bool) -> str:
         """What notices a fault."""
@@ -299,9 +313,9 @@ class Worker:
         self.apply(mutant)
         caught = [by] if (by := self.rust(core)) else []
         if both or not caught:
-            self.check_cocotb(core)
+            seconds = self.check_cocotb(core)
             self.apply(mutant)
-            caught += [by] if (by := self.cocotb(core)) else []
+            caught += [by] if (by := self.cocotb(core, 4 * seconds + PATIENCE)) else []
         return ", ".join(caught) or "NOTHING"
 
 
@@ -335,11 +349,12 @@ def main() -> None:
         mutants = [mutant for mutant in mutants if not results.has(mutant)]
     if options.list:
         for number, mutant in enumerate(mutants, 1):
-            Worker(0, None).apply(mutant)
+            Worker(0, None, {}).apply(mutant)
             print(f"{number:3} {core_of(mutant):10} {mutant['file']:16} {mutant['name']}")
         return
     bench = Bench.build() if any(CORES[core_of(mutant)][0] for mutant in mutants) else None
-    free = [Worker(number, bench) for number in range(options.jobs)]
+    baselines = {core: Baseline() for core in CORES}
+    free = [Worker(number, bench, baselines) for number in range(options.jobs)]
     said = threading.Lock()
 
     def attempt(mutant: Mutant) -> str:

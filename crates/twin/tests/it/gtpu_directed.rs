@@ -135,6 +135,103 @@ fn a_long_frame_that_is_cut_off_is_dropped() {
     }
 }
 
+/// A frame over IPv4 with an extension header of GTP-U before the packet of the UE; the length of GTP-U is that of all of it less so
+/// many octets.
+fn extended(plain: &[u8], extension: &[u8], less: u16) -> Vec<u8> {
+    let gtpu = 14 + 20 + 8;
+    let mut frame = plain.to_vec();
+    frame[gtpu] |= 4;
+    let optional = [&[0, 0, 0, 0x40], extension].concat();
+    frame.splice(gtpu + 8..gtpu + 8, optional.iter().copied());
+    for (at, less) in [(14 + 2, 0), (14 + 20 + 4, 0), (gtpu + 2, less)] {
+        let old = u16::from_be_bytes([frame[at], frame[at + 1]]);
+        let new = old + u16::try_from(optional.len()).unwrap() - less;
+        frame[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    }
+    ipv4::fill_checksum(&mut frame[14..34]);
+    frame
+}
+
+/// One bit of the port or of the message type is another; an extension header has no length, or a longer one than GTP-U.
+#[test]
+fn what_is_nearly_a_g_pdu_is_not_forwarded() {
+    for width in Width::ALL {
+        let name = "what_is_nearly_a_g_pdu_is_not_forwarded";
+        let Some(mut core) = crate::gtpu_core(name, Direction::Decap, width) else { continue };
+        let vector = Vector::of("uplink");
+        let plain = step(&vector, "IPv4 UDP of 64 octets over IPv4");
+        let with_bit = |at: usize, bit: u8| {
+            let mut frame = plain.clone();
+            frame[at] ^= 1 << bit;
+            frame
+        };
+        let mut cases = vec![(plain.clone(), Event::Forwarded)];
+        for bit in 0..8 {
+            cases.push((with_bit(14 + 20 + 2, bit), Event::HostOther));
+            cases.push((with_bit(14 + 20 + 3, bit), Event::HostOther));
+            cases.push((with_bit(14 + 20 + 8 + 1, bit), Event::HostSignalling));
+        }
+        let inner = u16::try_from(plain.len() - (14 + 20 + 8 + 8)).unwrap();
+        let two_words = [2, 0, 0, 0, 0, 0, 0, 0];
+        cases.push((extended(&plain, &two_words, 0), Event::Forwarded));
+        cases.push((extended(&plain, &[0, 0, 0, 0], 0), Event::GtpuMalformed));
+        // The four octets with its type, and of the header itself none, one, or all but one; the packet is behind it.
+        for there in [0, 1, 4, 7] {
+            cases.push((extended(&plain, &two_words, inner + 8 - there), Event::GtpuMalformed));
+        }
+        let (frames, wanted): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
+        let events = compare(&mut core, &vector, Direction::Decap, &frames, Pressure::NONE, name);
+        assert_eq!(events, wanted, "{width:?}");
+    }
+}
+
+/// An IPv4 packet, alone, of the UE or around the tunnel, whose total length is less than that of its header.
+#[test]
+fn an_ipv4_packet_shorter_than_its_header_is_malformed() {
+    for (width, direction) in
+        Width::ALL.into_iter().flat_map(|width| [Direction::Decap, Direction::Encap].map(|of| (width, of)))
+    {
+        let name = "an_ipv4_packet_shorter_than_its_header_is_malformed";
+        let Some(mut core) = crate::gtpu_core(name, direction, width) else { continue };
+        let (vector, places) = match direction {
+            Direction::Decap => ("uplink", vec![(14, Event::IpMalformed), (50, Event::InnerMalformed)]),
+            Direction::Encap => ("downlink", vec![(14, Event::IpMalformed)]),
+        };
+        let vector = Vector::of(vector);
+        for step_name in ["IPv4 UDP of 64 octets over IPv4", "IPv4 with the router alert option over IPv4"] {
+            let plain = step(&vector, step_name);
+            for &(at, event) in &places {
+                let header = 4 * usize::from(plain[at] & 15);
+                let frames: Vec<_> = (0..header)
+                    .map(|total| {
+                        let mut frame = plain.clone();
+                        frame[at + 2..at + 4].copy_from_slice(&u16::try_from(total).unwrap().to_be_bytes());
+                        ipv4::fill_checksum(&mut frame[at..at + header]);
+                        frame
+                    })
+                    .collect();
+                let events = compare(&mut core, &vector, direction, &frames, Pressure::NONE, name);
+                assert!(events.iter().all(|of| *of == event), "{width:?}, {step_name}, {at}: {events:?}");
+            }
+        }
+    }
+}
+
+/// Each family of a UE's packets has a router of its own.
+#[test]
+fn each_family_goes_to_its_next_hop() {
+    for width in Width::ALL {
+        let name = "each_family_goes_to_its_next_hop";
+        let Some(mut core) = crate::gtpu_core(name, Direction::Decap, width) else { continue };
+        let mut vector = Vector::of("uplink");
+        vector.move_neighbour("fd00:6::2", "02:00:00:00:06:77");
+        let frames = ["IPv4 UDP of 64 octets over IPv4", "IPv6 UDP of 64 octets over IPv4"]
+            .map(|step_name| step(&vector, step_name));
+        let events = compare(&mut core, &vector, Direction::Decap, &frames, Pressure::NONE, name);
+        assert_eq!(events, [Event::Forwarded; 2], "{width:?}");
+    }
+}
+
 /// Extension headers that end behind what has come in when they are read, or behind what is read at all.
 #[test]
 fn long_extension_headers_are_walked_over_or_left() {

@@ -139,6 +139,12 @@ impl Vector {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Gives the neighbour with an address another MAC address.
+    pub(crate) fn move_neighbour(&mut self, address: &str, mac: &str) {
+        let address: IpAddr = address.parse().unwrap();
+        self.node.neighbours.iter_mut().find(|of| of.address == address).unwrap().mac = mac.to_owned();
+    }
+
     fn port(&self, name: &str) -> &Port {
         self.node.ports.iter().find(|port| port.name == name).unwrap()
     }
