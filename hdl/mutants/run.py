@@ -14,6 +14,7 @@ digest of the fault and of the file that it is put into; --new runs the faults t
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -324,6 +325,43 @@ def core_of(mutant: Mutant) -> str:
     return mutant.get("core", "gre_decap")
 
 
+def put_in(
+    mutants: Sequence[Mutant], order: Sequence[str], results: Results, options: argparse.Namespace
+) -> None:
+    """Puts the faults in, by as many workers as there shall be."""
+    bench = Bench.build() if any(CORES[core_of(mutant)][0] for mutant in mutants) else None
+    baselines = {core: Baseline() for core in CORES}
+    free = [Worker(number, bench, baselines) for number in range(options.jobs)]
+    said = threading.Lock()
+
+    def attempt(mutant: Mutant) -> str:
+        began = time.monotonic()
+        worker = free.pop()
+        try:
+            by = worker.attempt(mutant, options.both)
+        except Unbuilt as unbuilt:
+            by = ""
+            print(f"{mutant['name']} cannot be built:\n{unbuilt}")
+        finally:
+            free.append(worker)
+        if by:
+            results.put(mutant, by, order)
+        with said:
+            print(f"{mutant['name']}: {by or 'UNBUILT'} ({time.monotonic() - began:.0f} s)", flush=True)
+        return by
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        try:
+            noticed = list(pool.map(attempt, mutants))
+        except SystemExit:
+            pool.shutdown(cancel_futures=True)
+            raise
+    missed = [mutant["name"] for mutant, by in zip(mutants, noticed, strict=True) if by in ("", "NOTHING")]
+    if missed:
+        sys.exit(f"{len(missed)} of {len(mutants)} are not noticed: {', '.join(missed)}")
+    print(f"all {len(mutants)} are noticed")
+
+
 def main() -> None:
     """Runs what the arguments say."""
     parser = argparse.ArgumentParser(
@@ -352,33 +390,13 @@ def main() -> None:
             Worker(0, None, {}).apply(mutant)
             print(f"{number:3} {core_of(mutant):10} {mutant['file']:16} {mutant['name']}")
         return
-    bench = Bench.build() if any(CORES[core_of(mutant)][0] for mutant in mutants) else None
-    baselines = {core: Baseline() for core in CORES}
-    free = [Worker(number, bench, baselines) for number in range(options.jobs)]
-    said = threading.Lock()
-
-    def attempt(mutant: Mutant) -> str:
-        began = time.monotonic()
-        worker = free.pop()
+    WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / "lock").open("w") as lock:
         try:
-            by = worker.attempt(mutant, options.both)
-        except Unbuilt as unbuilt:
-            by = ""
-            print(f"{mutant['name']} cannot be built:\n{unbuilt}")
-        finally:
-            free.append(worker)
-        if by:
-            results.put(mutant, by, order)
-        with said:
-            print(f"{mutant['name']}: {by or 'UNBUILT'} ({time.monotonic() - began:.0f} s)", flush=True)
-        return by
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        noticed = list(pool.map(attempt, mutants))
-    missed = [mutant["name"] for mutant, by in zip(mutants, noticed, strict=True) if by in ("", "NOTHING")]
-    if missed:
-        sys.exit(f"{len(missed)} of {len(mutants)} are not noticed: {', '.join(missed)}")
-    print(f"all {len(mutants)} are noticed")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("another run puts faults into the cores of this folder")
+        put_in(mutants, order, results, options)
 
 
 main()

@@ -233,6 +233,27 @@ async def who_is_idle_is_told_once(dut: Any) -> None:
 
 
 @cocotb.test()
+async def nobody_is_idle_before_the_timeout(dut: Any) -> None:
+    """Not a tick before: one session at a time, wherever the scan is when its timeout comes."""
+    rig = await start(dut)
+    timeout = 40
+    await rig.put(TIMEOUT, timeout)
+    for entry in rig.rng.sample(range(ENTRIES), ENTRIES):
+        await rig.begin(entry)
+        assert not int(dut.irq.value)
+        # The scan's clock is the one before the interrupt.
+        scanned = 0
+        while not int(dut.irq.value):
+            scanned = int(dut.now.value)
+            await RisingEdge(dut.clk)
+        _, _, last, _ = await rig.read(entry)
+        assert scanned >= last + timeout, (entry, scanned, last)
+        assert scanned <= last + timeout + ENTRIES // TICK + 2, (entry, scanned, last)
+        assert await rig.idle() == [entry]
+        await rig.put(END, entry)
+
+
+@cocotb.test()
 async def more_are_idle_than_there_is_room_for(dut: Any) -> None:
     """They are told as those before are read: none is lost, none comes twice."""
     rig = await start(dut)
