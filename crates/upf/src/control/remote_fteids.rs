@@ -41,6 +41,11 @@ impl RemoteFTeids {
         Self { seed: Seed::random(), users: HashTable::new(), paths: Paths::new(echo) }
     }
 
+    /// Makes room for so many sessions with one each.
+    pub(super) fn reserve(&mut self, sessions: usize) {
+        self.users.reserve(sessions, |user| user.spread());
+    }
+
     #[allow(clippy::cast_possible_truncation)] // Half of the hash is enough, and splitting an address.
     fn user(&self, (teid, peer): RemoteFTeid, session: SessionIndex) -> User {
         let peer = match peer {

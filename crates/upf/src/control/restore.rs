@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
@@ -30,11 +30,13 @@ use super::named::instance_named;
 use super::packed::PackedSessions;
 use super::paging::Paging;
 use super::pool::Lease;
+use super::remote_fteids::RemoteFTeids;
 use super::session::{Session, SessionState};
 use super::slots::Slots;
 use super::tunnel_ends::remote_fteids;
+use crate::echo::EchoSettings;
 use crate::ids::{AppNumber, SessionIndex};
-use crate::node::WorkerEvent;
+use crate::node::{Node, WorkerEvent};
 use crate::usage::UsageSlot;
 use kaido_n4::{Cause, ChooseOr, Rejection, Seid, UrrId, Volume};
 use kaido_store::{EachRecord, RecordBatch, Recorder, send_batches};
@@ -91,8 +93,15 @@ struct Resuming<'r, 'u> {
     /// None after one had a record of no session: that ends all threads.
     batches: Mutex<Option<Receiver<RecordBatch>>>,
     table: Mutex<&'r mut Restoration<'u>>,
-    packed: Mutex<PackedSessions>,
+    known: Mutex<KnownSessions>,
+    node: Arc<Node>,
     now: SystemTime,
+}
+
+/// What is known of sessions beside the table.
+struct KnownSessions {
+    packed: PackedSessions,
+    remote_fteids: RemoteFTeids,
 }
 
 impl Resuming<'_, '_> {
@@ -111,13 +120,16 @@ impl Resuming<'_, '_> {
     fn resume(&self, batch: &RecordBatch) -> Result<(), BadRecord> {
         let mut sessions = decode(batch, self.now)?;
         let given_up = lock(&self.table).resume_together(&mut sessions, self.now);
-        let mut packed = lock(&self.packed);
-        given_up.into_iter().for_each(|index| packed.forget(index));
-        for session in &sessions {
-            if !packed.take_in(session.index) {
+        let ends: Vec<_> =
+            sessions.iter().map(|session| remote_fteids(&session.state.rules, &self.node.settings)).collect();
+        let mut known = lock(&self.known);
+        given_up.into_iter().for_each(|index| known.packed.forget(index));
+        for (session, ends) in sessions.iter().zip(&ends) {
+            if !known.packed.take_in(session.index) {
                 return Err(BadRecord(session.index.0.into()));
             }
-            packed.pack(session);
+            known.packed.pack(session);
+            known.remote_fteids.change(session.index, &[], ends);
         }
         Ok(())
     }
@@ -155,6 +167,8 @@ fn session_index(number: u64) -> Result<SessionIndex, NoSession> {
 /// The counters that sessions of before a restart use.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CountersInUse {
+    /// Sessions that were looked at.
+    sessions: usize,
     slots: Vec<UsageSlot>,
     /// Whether any session may use up a quota.
     may_stop: bool,
@@ -176,6 +190,7 @@ impl CountersInUse {
 
     fn look(&mut self, number: u64, record: &[u8]) -> Result<(), NoSession> {
         let counters = PackedSessions::read_counters(session_index(number)?, record).ok_or(NoSession)?;
+        self.sessions += 1;
         self.slots.extend(counters.slots);
         self.may_stop |= counters.may_stop;
         Ok(())
@@ -207,9 +222,10 @@ impl Restoration<'_> {
     /// When there are not so many counters.
     pub fn claim_counters(
         &mut self,
-        CountersInUse { mut slots, may_stop }: CountersInUse,
+        CountersInUse { sessions, mut slots, may_stop }: CountersInUse,
         mut counted: impl FnMut(UsageSlot) -> Volume,
     ) -> io::Result<()> {
+        self.upf.remote_fteids.reserve(sessions);
         slots.sort_unstable();
         slots.dedup();
         let usage = &self.upf.node.usage;
@@ -232,8 +248,20 @@ impl Restoration<'_> {
         now: SystemTime,
     ) -> Result<(), E> {
         let (sender, batches) = sync_channel(BATCHES_AHEAD);
-        let packed = Mutex::new(std::mem::take(&mut self.upf.sessions));
-        let resuming = Resuming { batches: Mutex::new(Some(batches)), table: Mutex::new(self), packed, now };
+        let known = KnownSessions {
+            packed: std::mem::take(&mut self.upf.sessions),
+            remote_fteids: std::mem::replace(
+                &mut self.upf.remote_fteids,
+                RemoteFTeids::new(EchoSettings::default()),
+            ),
+        };
+        let resuming = Resuming {
+            batches: Mutex::new(Some(batches)),
+            node: self.upf.node.clone(),
+            table: Mutex::new(self),
+            known: Mutex::new(known),
+            now,
+        };
         let (done, read) = thread::scope(|scope| {
             let nobody_takes = |number| fault(number, NoSession);
             let reader = scope.spawn(move || send_batches(BATCH, read, &sender, nobody_takes));
@@ -242,8 +270,8 @@ impl Restoration<'_> {
             let done = others.into_iter().fold(own, |done, other| done.and(joined(other.join())));
             (done, joined(reader.join()))
         });
-        let packed = resuming.packed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.upf.sessions = packed;
+        let known = resuming.known.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (self.upf.sessions, self.upf.remote_fteids) = (known.packed, known.remote_fteids);
         done.map_err(|BadRecord(number)| fault(number, NoSession)).and(read)
     }
 
@@ -256,7 +284,11 @@ impl Restoration<'_> {
         session.state.begin_anew(now);
         self.upf.sessions.take_in(session.index).then_some(()).ok_or(NoSession)?;
         match self.resume(&mut session, now) {
-            true => self.upf.sessions.pack(&session),
+            true => {
+                self.upf.sessions.pack(&session);
+                let ends = remote_fteids(&session.state.rules, &self.upf.node.settings);
+                self.upf.remote_fteids.change(session.index, &[], &ends);
+            }
             false => self.upf.sessions.forget(session.index),
         }
         Ok(())
@@ -398,7 +430,6 @@ impl Upf {
         let policers =
             self.compile_and_commit(&state.cp_fseid, &mut state.rules, index, &nothing, &slots, now)?;
         self.finish_policers(policers, &state.rules);
-        self.remote_fteids.change(index, &[], &remote_fteids(&state.rules, &self.node.settings));
         self.keep_drop_counts(index, slots.drops);
         state.watches = self.begin_watches(index, &state.rules, slots.monitors, now);
         let usage = &self.node.usage;
