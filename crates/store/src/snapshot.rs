@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,9 @@ impl Identity {
     }
 }
 
+/// All numbers that a row may have.
+pub(crate) const EVERY_KEY: RangeInclusive<u64> = 0..=u64::MAX;
+
 /// The rows of a kind, and the sum of their checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
@@ -65,6 +69,10 @@ pub(crate) struct Total {
 impl Total {
     pub(crate) fn add(&mut self, sum: i64) {
         (self.entries, self.sum) = (self.entries + 1, self.sum.wrapping_add(sum));
+    }
+
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self { entries: self.entries + other.entries, sum: self.sum.wrapping_add(other.sum) }
     }
 
     fn subtract(&mut self, sum: i64) {
@@ -290,18 +298,20 @@ impl Snapshot {
         applied.map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
     }
 
-    /// Hands every row of a kind to `each`, in the order of their numbers.
+    /// Hands every row of a kind with some numbers to `each`, in the order of their numbers; what they add up to, which
+    /// [`Snapshot::expect`] is to be told of all.
     ///
     /// # Errors
-    /// When a row is damaged or missing, and those of `each`.
+    /// When a row is damaged, and those of `each`.
     pub(crate) fn read<E: From<StoreError>>(
         &self,
         kind: Kind,
+        keys: &RangeInclusive<u64>,
         mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Total, E> {
         let mut total = Total::default();
         let mut before = None;
-        self.rows(kind as i64, |row| {
+        self.rows(kind as i64, keys, |row| {
             if before.replace(row.key).is_some_and(|before| before >= row.key) {
                 let what = format!("the {} with number {} is out of order", kind.name(), row.key);
                 return Err(self.damaged(what).into());
@@ -313,27 +323,55 @@ impl Snapshot {
             total.add(row.sum);
             each(row.key, row.value)
         })?;
-        let expected = self.total(kind)?;
-        if total != expected {
-            let what =
-                format!("it has {} of {} rows of kind {}", total.entries, expected.entries, kind.name());
-            return Err(self.damaged(what).into());
-        }
-        Ok(())
+        Ok(total)
     }
 
-    /// Hands every row of a kind to `each`, sound or not.
+    /// Whether the rows of a kind that were read are all.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub(crate) fn expect(&self, kind: Kind, total: Total) -> Result<(), StoreError> {
+        let expected = self.total(kind)?;
+        if total == expected {
+            return Ok(());
+        }
+        let what = format!("it has {} of {} rows of kind {}", total.entries, expected.entries, kind.name());
+        Err(self.damaged(what))
+    }
+
+    /// The greatest number of a row of a kind, of those below 2^63; 0 where there is none.
+    pub(crate) fn last(&self, kind: Kind) -> Result<u64, StoreError> {
+        let query = "SELECT max(key) FROM state WHERE kind = ?1";
+        let last = self.try_sqlite(|connection| {
+            connection.query_row(query, [kind as i64], |row| row.get::<_, Option<i64>>(0))
+        });
+        Ok(last?.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Hands every row of a kind with some numbers to `each`, sound or not.
     pub(crate) fn rows<E: From<StoreError>>(
         &self,
         kind: i64,
+        keys: &RangeInclusive<u64>,
         mut each: impl FnMut(Row<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let failed = |source| StoreError::Snapshot { path: self.path.clone(), source };
         // SQLite's numbers have a sign: those from 2^63 on are below zero there.
-        for half in ["key >= 0", "key < 0"] {
-            let query = format!("SELECT key, value, sum FROM state WHERE kind = ?1 AND {half} ORDER BY key");
-            let mut statement = self.connection.prepare(&query).map_err(failed)?;
-            let mut rows = statement.query([kind]).map_err(failed)?;
+        let query =
+            "SELECT key, value, sum FROM state WHERE kind = ?1 AND key BETWEEN ?2 AND ?3 ORDER BY key";
+        for half in [0..=i64::MAX.cast_unsigned(), i64::MIN.cast_unsigned()..=u64::MAX] {
+            let (first, last) = (half.start().max(keys.start()), half.end().min(keys.end()));
+            if first > last {
+                continue;
+            }
+            let mut statement = self.connection.prepare(query).map_err(failed)?;
+            let mut rows =
+                statement.query([kind, first.cast_signed(), last.cast_signed()]).map_err(failed)?;
             while let Some(row) = rows.next().map_err(failed)? {
                 let read = || {
                     let key = row.get::<_, i64>(0)?.cast_unsigned();

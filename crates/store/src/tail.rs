@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::change::{Kind, changes};
 use crate::error::StoreError;
 use crate::segment::{HEADER, Segment};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{EVERY_KEY, Snapshot, Total};
 
 /// The last values of what was changed; `None` of what is gone.
 pub(crate) type Changes = BTreeMap<(Kind, u64), Option<Box<[u8]>>>;
@@ -20,11 +21,23 @@ pub(crate) fn read_over<E: From<StoreError>>(
     snapshot: &Snapshot,
     changes: &Changes,
     kind: Kind,
-    mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    each: impl FnMut(u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut newer = changes.range((kind, 0)..=(kind, u64::MAX)).peekable();
+    let total = read_part_over(snapshot, changes, kind, &EVERY_KEY, each)?;
+    Ok(snapshot.expect(kind, total)?)
+}
+
+/// As [`read_over`], of some numbers; what the rows of the snapshot add up to.
+pub(crate) fn read_part_over<E: From<StoreError>>(
+    snapshot: &Snapshot,
+    changes: &Changes,
+    kind: Kind,
+    keys: &RangeInclusive<u64>,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<Total, E> {
+    let mut newer = changes.range((kind, *keys.start())..=(kind, *keys.end())).peekable();
     let mut put = |key: u64, value: Option<&[u8]>| value.map_or(Ok(()), |value| each(key, value));
-    snapshot.read(kind, |key, value| {
+    let total = snapshot.read(kind, keys, |key, value| {
         while let Some((&(_, at), changed)) = newer.next_if(|&(&(_, at), _)| at <= key) {
             put(at, changed.as_deref())?;
             if at == key {
@@ -33,7 +46,8 @@ pub(crate) fn read_over<E: From<StoreError>>(
         }
         put(key, Some(value))
     })?;
-    newer.try_for_each(|(&(_, at), changed)| put(at, changed.as_deref()))
+    newer.try_for_each(|(&(_, at), changed)| put(at, changed.as_deref()))?;
+    Ok(total)
 }
 
 /// What segments have beyond a snapshot.

@@ -247,7 +247,7 @@ impl NodeStore {
                 .take_in_pfd(number, record)
                 .map_err(|error| StoreFault::Record { what: format!("application {number}: {error}") })
         })?;
-        let in_use = CountersInUse::of(|each| recovery.read(Kind::Session, each), of_session)?;
+        let in_use = CountersInUse::of_two(|each| recovery.read_in_two(Kind::Session, each), of_session)?;
         let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
         let claimed = restoration.claim_counters(in_use, |slot| {

@@ -89,7 +89,7 @@ impl StoreFolder {
         let mut upf = Upf::new(node, events, Vec::new())?;
         let control = |error: &dyn std::fmt::Display| BenchError::Control(error.to_string());
         let of_session = |number: u64, error: NoSession| control(&format!("session {number}: {error}"));
-        let in_use = CountersInUse::of(|each| recovery.read(Kind::Session, each), of_session)?;
+        let in_use = CountersInUse::of_two(|each| recovery.read_in_two(Kind::Session, each), of_session)?;
         let mut restoration = upf.restore();
         restoration.claim_counters(in_use, |_| Volume::default())?;
         let source = &mut recovery;

@@ -10,7 +10,7 @@ use super::salvage::Salvage;
 use crate::change::Kind;
 use crate::error::StoreError;
 use crate::place::SNAPSHOT;
-use crate::snapshot::{Identity, Row, Snapshot, Total};
+use crate::snapshot::{EVERY_KEY, Identity, Row, Snapshot, Total};
 use crate::tail::Changes;
 
 /// How rows are read.
@@ -164,7 +164,7 @@ impl SnapshotSurvey {
         };
         match &self.source {
             Source::Sqlite(snapshot) => {
-                Kind::ALL.into_iter().try_for_each(|kind| snapshot.rows(kind as i64, &mut sound))
+                Kind::ALL.into_iter().try_for_each(|kind| snapshot.rows(kind as i64, &EVERY_KEY, &mut sound))
             }
             Source::Pages(pages) => pages.rows(sound),
             Source::Nothing => Ok(()),
@@ -193,7 +193,7 @@ fn read_kind(
     faults: &mut Faults,
 ) -> Result<u64, StoreError> {
     let (mut total, mut before, mut unchanged) = (Total::default(), None, 0);
-    let read = snapshot.rows(kind as i64, |row| {
+    let read = snapshot.rows(kind as i64, &EVERY_KEY, |row| {
         if before.replace(row.key).is_some_and(|before| before >= row.key) {
             faults.add(path, format!("the {} with number {} is out of order", kind.name(), row.key));
         } else if row.is_sound() {

@@ -53,13 +53,27 @@ impl Drop for Folder {
 
 pub(crate) type Values = BTreeMap<(Kind, u64), Vec<u8>>;
 
+/// Takes values down.
+fn into(taken: &mut Vec<(u64, Vec<u8>)>) -> impl FnMut(u64, &[u8]) -> Result<(), StoreError> {
+    |key, value| {
+        taken.push((key, value.to_vec()));
+        Ok(())
+    }
+}
+
+/// All values, which two threads read as one does.
 pub(crate) fn values(recovery: &Recovery) -> Result<Values, StoreError> {
     let mut values = Values::new();
     for kind in Kind::ALL {
-        recovery.read(kind, |key, value| {
-            assert!(values.insert((kind, key), value.to_vec()).is_none(), "once");
-            Ok::<_, StoreError>(())
-        })?;
+        let (mut read, mut halves) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let whole = recovery.read(kind, into(&mut read));
+        let in_two = recovery.read_in_two(kind, halves.each_mut().map(into));
+        assert_eq!(whole.is_ok(), in_two.is_ok(), "{whole:?} {in_two:?}");
+        whole?;
+        assert_eq!(read, halves.concat());
+        let count = values.len() + read.len();
+        values.extend(read.into_iter().map(|(key, value)| ((kind, key), value)));
+        assert_eq!(values.len(), count, "each once");
     }
     Ok(values)
 }

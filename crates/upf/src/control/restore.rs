@@ -188,6 +188,26 @@ impl CountersInUse {
         Ok(found)
     }
 
+    /// As [`CountersInUse::of`], by two threads.
+    ///
+    /// # Errors
+    /// As [`CountersInUse::of`].
+    pub fn of_two<E>(
+        read: impl FnOnce([&mut (dyn FnMut(u64, &[u8]) -> Result<(), E> + Send); 2]) -> Result<(), E>,
+        fault: impl Fn(u64, NoSession) -> E + Sync,
+    ) -> Result<Self, E> {
+        let [mut found, mut other] = [(); 2].map(|()| Self::default());
+        let fault = &fault;
+        read([
+            &mut |number, record| found.look(number, record).map_err(|error| fault(number, error)),
+            &mut |number, record| other.look(number, record).map_err(|error| fault(number, error)),
+        ])?;
+        found.sessions += other.sessions;
+        found.slots.append(&mut other.slots);
+        found.may_stop |= other.may_stop;
+        Ok(found)
+    }
+
     fn look(&mut self, number: u64, record: &[u8]) -> Result<(), NoSession> {
         let counters = PackedSessions::read_counters(session_index(number)?, record).ok_or(NoSession)?;
         self.sessions += 1;
