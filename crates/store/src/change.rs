@@ -27,11 +27,17 @@ pub enum Kind {
     Usage = 8,
     /// Sessions that a peer has had deleted and that are not yet, and those that came later.
     Selection = 9,
+    /// A subscription of an event exposure consumer.
+    Subscription = 10,
+    /// What such a consumer was told.
+    Baseline = 11,
+    /// What a session has carried beside what its counters say, while a consumer subscribes.
+    Offset = 12,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Node,
         Self::Peer,
         Self::Session,
@@ -41,6 +47,9 @@ impl Kind {
         Self::Pfd,
         Self::Usage,
         Self::Selection,
+        Self::Subscription,
+        Self::Baseline,
+        Self::Offset,
     ];
 
     /// The kind of that number.
@@ -60,6 +69,9 @@ impl Kind {
             Self::Pfd => "pfd",
             Self::Usage => "usage",
             Self::Selection => "selection",
+            Self::Subscription => "subscription",
+            Self::Baseline => "baseline",
+            Self::Offset => "offset",
         }
     }
 }
@@ -176,7 +188,7 @@ fn head(batch: &mut Vec<u8>, kind: u8, key: u64) {
 
 /// Octets that are no changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("octets that are no change")]
+#[error("octets that are no change, or one of a kind that a later version of the program has")]
 pub struct Malformed;
 
 /// The changes of a batch, in their order, up to what is none.

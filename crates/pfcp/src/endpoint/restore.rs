@@ -80,7 +80,13 @@ impl<S: SessionService> Endpoint<S> {
             Kind::Selection => self.purge.take_in(number, recorded),
             Kind::Answer => self.answered.take_in(number, recorded, now),
             Kind::Request => self.take_in_usage(number, recorded, now),
-            Kind::Node | Kind::Session | Kind::Pfd | Kind::Usage => None,
+            Kind::Node
+            | Kind::Session
+            | Kind::Pfd
+            | Kind::Usage
+            | Kind::Subscription
+            | Kind::Baseline
+            | Kind::Offset => None,
         }
         .ok_or(NoRecord)
     }

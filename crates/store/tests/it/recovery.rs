@@ -21,6 +21,8 @@ fn what_was_flushed_is_there_again() {
         put(&journal, Kind::Session, 7, b"seven");
         put(&journal, Kind::Session, 8, b"eight");
         put(&journal, Kind::Peer, 7, b"peer");
+        put(&journal, Kind::Subscription, 7, b"who subscribes");
+        put(&journal, Kind::Baseline, 7, b"what was told");
         let first = journal.flush().unwrap();
         journal.recorder().remove(Kind::Session, 8);
         put(&journal, Kind::Session, 7, b"seven again");
@@ -32,7 +34,12 @@ fn what_was_flushed_is_there_again() {
         }
         put(&journal, Kind::Session, 9, b"not flushed");
         drop(journal);
-        let all = expected(&[(Kind::Session, 7, b"seven again"), (Kind::Peer, 7, b"peer")]);
+        let all = expected(&[
+            (Kind::Session, 7, b"seven again"),
+            (Kind::Peer, 7, b"peer"),
+            (Kind::Subscription, 7, b"who subscribes"),
+            (Kind::Baseline, 7, b"what was told"),
+        ]);
         // A second time after what was found is folded.
         for _ in 0..2 {
             let (journal, found, _) = begin(&folder, durability);
