@@ -231,6 +231,16 @@ impl PackedSessions {
         self.recorder.remove(Kind::Usage, slot.0.into());
     }
 
+    /// Records what a session has carried beside what its counters say.
+    pub(super) fn record_offsets(&self, index: SessionIndex, offsets: &impl Serialize) {
+        self.recorder.put_value(Kind::Offset, index.0.into(), offsets);
+    }
+
+    /// Records that this is nothing any more.
+    pub(super) fn forget_offsets(&self, index: SessionIndex) {
+        self.recorder.remove(Kind::Offset, index.0.into());
+    }
+
     /// How many places there are.
     pub(super) fn places(&self) -> usize {
         self.places.len()

@@ -12,7 +12,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use super::Upf;
+use super::restore::NoSession;
 use super::ruleset::RuleSet;
 use super::session::{Session, SessionSummary};
 use crate::ids::{InstanceId, SessionIndex};
@@ -25,7 +28,7 @@ const WAITING_MAX: usize = 65_536;
 const SCOPES_MAX: usize = 64;
 
 /// Which packets of a session are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UsageScope {
     /// All that are counted.
     Session,
@@ -168,7 +171,37 @@ impl Upf {
     pub fn follow_usage(&mut self, is_wanted: bool) {
         match is_wanted {
             true => drop(self.usage_follower.get_or_insert_default()),
-            false => self.usage_follower = None,
+            false => self.follow_usage_no_more(),
+        }
+    }
+
+    fn follow_usage_no_more(&mut self) {
+        let offsets = self.usage_follower.take().map(|follower| follower.offsets).unwrap_or_default();
+        offsets.into_keys().for_each(|index| self.sessions.forget_offsets(index));
+    }
+
+    /// Restores what a session had carried beside what its counters say, of one that was followed before a restart.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub fn restore_usage_offsets(&mut self, number: u64, record: &[u8]) -> Result<(), NoSession> {
+        let index = u32::try_from(number).map(SessionIndex).map_err(|_| NoSession)?;
+        let (seid, offsets): (Seid, _) = postcard::from_bytes(record).map_err(|_| NoSession)?;
+        match self.sessions.seid(index) == Some(seid) {
+            true => drop(self.usage_follower.get_or_insert_default().offsets.insert(index, offsets)),
+            false => self.sessions.forget_offsets(index),
+        }
+        Ok(())
+    }
+
+    /// Notes what a session has carried beside what its counters say, so that it is known after a restart too.
+    fn set_offsets(&mut self, index: SessionIndex, seid: Seid, offsets: Vec<(UsageScope, Volume)>) {
+        let Some(follower) = &mut self.usage_follower else { return };
+        if !offsets.is_empty() {
+            self.sessions.record_offsets(index, &(seid, &offsets));
+            follower.offsets.insert(index, offsets);
+        } else if follower.offsets.remove(&index).is_some() {
+            self.sessions.forget_offsets(index);
         }
     }
 
@@ -265,8 +298,8 @@ impl Upf {
 
     /// A session begins.
     pub(super) fn begin_usage(&mut self, index: SessionIndex, seid: Seid) {
+        self.set_offsets(index, seid, Vec::new());
         if let Some(follower) = &mut self.usage_follower {
-            follower.offsets.remove(&index);
             if follower.begun.len() < WAITING_MAX {
                 follower.begun.push_back(seid);
             } else {
@@ -309,12 +342,7 @@ impl Upf {
         }
         offsets.retain(|(_, offset)| *offset != Volume::default());
         offsets.truncate(2 * SCOPES_MAX);
-        if let Some(follower) = &mut self.usage_follower {
-            match offsets.is_empty() {
-                true => follower.offsets.remove(&session.index),
-                false => follower.offsets.insert(session.index, offsets),
-            };
-        }
+        self.set_offsets(session.index, session.seid, offsets);
     }
 
     /// A session is gone, and no worker counts for it any more.
@@ -323,8 +351,8 @@ impl Upf {
             return;
         }
         let last = self.usage(session, true);
+        self.set_offsets(session.index, session.seid, Vec::new());
         if let Some(follower) = &mut self.usage_follower {
-            follower.offsets.remove(&session.index);
             if follower.ended.len() < WAITING_MAX {
                 follower.ended.push_back(last);
             } else {

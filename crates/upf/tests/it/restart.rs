@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use kaido_n4::{
-    BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, Modification, Qer, QerId, Seid,
-    SessionEvent, SessionService, Teid, UpdateFar, Urr, UrrId, Volume,
+    BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, Modification, PdrId, Qer, QerId, Seid,
+    SessionEvent, SessionService, Teid, UpdateFar, UpdatePdr, Urr, UrrId, Volume,
 };
 use kaido_store::{Kind, Recorder, changes};
 use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, RestoredSessions, recorded_volume};
@@ -26,6 +26,8 @@ struct Life {
     recorder: Recorder,
     memory: File,
     kept: BTreeMap<u64, Vec<u8>>,
+    /// What sessions have carried beside what their counters say.
+    offsets: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Life {
@@ -35,7 +37,7 @@ impl Life {
         rig.upf.restore().claim_counters(CountersInUse::default(), |_| Volume::default()).unwrap();
         let recorder = Recorder::on();
         rig.upf.record_by(recorder.clone());
-        Self { rig, recorder, memory, kept: BTreeMap::new() }
+        Self { rig, recorder, memory, kept: BTreeMap::new(), offsets: BTreeMap::new() }
     }
 
     fn read(&mut self) {
@@ -43,13 +45,17 @@ impl Life {
         self.recorder.take(&mut batch);
         self.recorder.wrote_all();
         for change in changes(&batch).map(Result::unwrap) {
-            if change.kind != Kind::Session {
-                assert!(change.kind == Kind::Usage && change.value.is_none(), "a counter is nobody's");
-                continue;
-            }
+            let kept = match change.kind {
+                Kind::Session => &mut self.kept,
+                Kind::Offset => &mut self.offsets,
+                kind => {
+                    assert!(kind == Kind::Usage && change.value.is_none(), "a counter is nobody's");
+                    continue;
+                }
+            };
             match change.value {
-                Some(value) => self.kept.insert(change.key, value.to_vec()),
-                None => self.kept.remove(&change.key),
+                Some(value) => kept.insert(change.key, value.to_vec()),
+                None => kept.remove(&change.key),
             };
         }
     }
@@ -57,7 +63,7 @@ impl Life {
     /// The process is killed and starts again, with the memory of its counters or without.
     fn again(mut self, with_memory: bool, counted: impl Fn(u32) -> Volume) -> (Self, RestoredSessions) {
         self.read();
-        let Self { rig, recorder, memory: before, kept } = self;
+        let Self { rig, recorder, memory: before, kept, offsets } = self;
         drop(rig);
         let memory = if with_memory { before } else { memory() };
         let mut rig = Rig::over(memory.try_clone().unwrap());
@@ -75,7 +81,9 @@ impl Life {
         );
         read.unwrap();
         let restored = restoration.finish();
-        (Self { rig, recorder, memory, kept }, restored)
+        let restore = |(&number, value): (_, &Vec<u8>)| rig.upf.restore_usage_offsets(number, value);
+        offsets.iter().try_for_each(restore).unwrap();
+        (Self { rig, recorder, memory, kept, offsets }, restored)
     }
 
     /// Whether a packet of 100 octets passes in each direction.
@@ -414,4 +422,41 @@ fn the_layout_of_a_recorded_session_stays() {
         assert_eq!(in_use(&old), in_use(record));
         assert!(in_use(&[&record[..8], &[3]].concat()).is_err());
     }
+}
+
+#[test]
+fn what_a_followed_session_has_carried_goes_on_whatever_became_of_its_urrs() {
+    let mut life = Life::first();
+    life.rig.upf.follow_usage(true);
+    let request = SessionPlan::ipv4(7).establishment();
+    let seid = life.rig.upf.establish(&request, now()).unwrap().seid;
+    life.pass_times(3);
+    let urr_ids = Some(vec![UrrId(9)]);
+    let change = Modification {
+        remove_urrs: request.urrs.iter().map(|urr| urr.id).collect(),
+        create_urrs: vec![Urr { id: UrrId(9), ..request.urrs[0].clone() }],
+        update_pdrs: [1, 2]
+            .map(|id| UpdatePdr { id: PdrId(id), urr_ids: urr_ids.clone(), ..UpdatePdr::default() })
+            .to_vec(),
+        ..Modification::default()
+    };
+    life.rig.upf.modify(seid, &change, now()).unwrap();
+    life.pass_times(1);
+    for more in 0..2 {
+        (life, _) = life.again(true, |_| Volume::default());
+        assert_eq!(life.rig.upf.usage_of(seid).unwrap().volume(), volume(4 + more));
+        life.pass_times(1);
+    }
+    life.rig.upf.delete(seid, now()).unwrap();
+    let ended = life.rig.upf.take_ended().unwrap();
+    assert_eq!(ended.volume(), volume(6));
+    life.read();
+    assert!(life.offsets.is_empty(), "nobody asks any more");
+    let seid = life.rig.upf.establish(&request, now()).unwrap().seid;
+    life.rig.upf.modify(seid, &change, now()).unwrap();
+    life.pass_times(1);
+    life.rig.upf.follow_usage(false);
+    life.read();
+    assert!(life.offsets.is_empty());
+    assert_eq!(life.rig.upf.restore_usage_offsets(0, &[0xff]), Err(NoSession));
 }
