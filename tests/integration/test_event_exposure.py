@@ -519,31 +519,159 @@ def test_what_is_not_allowed_changes_nothing(
     ping(net, 1)
 
 
-def test_consumers_subscribe_again_after_an_upgrade(
-    binary: Path, net: Topology, tmp_path: Path, attach: Attach
-) -> None:
-    """The socket is the next process's, sessions go on, and subscriptions are gone."""
+@dataclass
+class Kept:
+    """A node whose subscriptions are kept, who subscribes, and who is notified."""
+
+    node: Node
+    alice: Subscriber
+    consumer: Consumer
+    net: Topology
+
+    def subscribe(self, correlation: str, **mode: object) -> str:
+        """The URI of a subscription."""
+        answer = self.alice.subscribe(correlation, {"trigger": "PERIODIC", "repPeriod": 1} | mode)
+        assert answer.status == 201, answer
+        return answer.headers["location"]
+
+    def patch(self, location: str, name: str, value: object) -> int:
+        """Modify how a subscription reports."""
+        operations = [{"op": "replace", "path": f"/eventReportingMode/{name}", "value": value}]
+        return self.alice.ask("PATCH", location, operations, "application/json-patch+json").status
+
+    def delete(self, location: str) -> int:
+        """End a subscription."""
+        return self.alice.ask("DELETE", location).status
+
+    def kill(self) -> None:
+        """Start the node anew after it was killed. What was acknowledged before the node has read."""
+        time.sleep(0.3)
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+
+    def count(self) -> float:
+        """How many subscriptions there are."""
+        return metric(self.net.upf, "kaido_event_exposure_subscriptions")
+
+    def wait_for_pings(self, correlation: str, count: int) -> None:
+        """So many are told of, each once, and no time is left out."""
+        octets = (count * PING, count * PING)
+        wait_until(lambda: self.consumer.octets(correlation) == octets, f"{count} pings are told of")
+        for before, item in pairwise(self.consumer.items(correlation)):
+            assert item["startTime"] == before["timeStamp"]
+
+
+@pytest.fixture
+def kept(binary: Path, net: Topology, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """A node of which a parameter says what its store survives, with a session."""
     file, (token,) = tokens(binary, tmp_path, "alice")
-    more = f'[event_exposure]\nlisten = "127.0.0.1"\ntokens = "{file}"\nconsumers = ["127.0.0.0/8"]\n'
-    node = Node(binary, net.upf, tmp_path, durability="process", more=more).start()
-    consumer = Consumer(net.upf, tmp_path).start()
-    alice = Subscriber(net.upf, token)
-    sim = attach_one(net, attach)
-    mode = {"trigger": "PERIODIC", "repPeriod": 1}
-    location = alice.subscribe("before", mode).headers["location"]
-    ping(net, 2)
-    wait_until(lambda: consumer.octets("before") == (2 * PING, 2 * PING), "it is notified")
-    code, said = upgrade(node)
-    assert code == 0, said
-    try:
-        assert alice.ask("DELETE", location).body["cause"] == "SUBSCRIPTION_NOT_FOUND"
-        assert alice.subscribe("after", mode).status == 201
-        ping(net, 3)
-        wait_until(lambda: consumer.octets("after") == (3 * PING, 3 * PING), "it is notified again")
-    finally:
-        sim.stop()
+    more = (
+        f'{METRICS}[event_exposure]\nlisten = "127.0.0.1"\ntokens = "{file}"\nconsumers = ["127.0.0.0/8"]\n'
+    )
+    node = Node(binary, net.upf, tmp_path, durability=getattr(request, "param", "process"), more=more).start()
+    yield Kept(node, Subscriber(net.upf, token), Consumer(net.upf, tmp_path).start(), net)
+    if node.ask("status") is not None:
         os.kill(pid(node), signal.SIGTERM)
         wait_until(lambda: node.ask("status") is None, "the node ends")
+
+
+@pytest.mark.parametrize("kept", ["process", "disk"], indirect=True)
+def test_subscriptions_go_on_after_the_node_was_killed(kept: Kept, attach: Attach) -> None:
+    """Those that were answered, as they were answered; what was ended, or has expired, does not come back.
+
+    Conformance: TS 29.564 6.1.3.3 | A subscription is at its URI until it ends, over kills and restarts
+    """
+    attach_one(kept.net, attach)
+    goes_on = kept.subscribe("goes on", repPeriod=2)
+    counted = kept.subscribe("counted", repPeriod=3600, maxReports=3)
+    deleted = kept.subscribe("deleted")
+    expiry = time.time() + 3
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expiry))
+    expires = kept.subscribe("expires", repPeriod=3600, expiry=soon)
+    once = kept.subscribe("once", trigger="ONE_TIME", repPeriod=3600)
+    kept.consumer.wait("goes on", 1)
+    ping(kept.net, 2)
+    kept.wait_for_pings("goes on", 2)
+    assert kept.delete(deleted) == 204
+    assert kept.patch(once, "repPeriod", 1) == 204
+    kept.consumer.wait("once", 1)
+    wait_until(lambda: kept.count() <= 3, "the one that reports once has ended")
+    ping(kept.net, 3)
+    assert kept.patch(counted, "repPeriod", 2) == 204
+    kept.consumer.wait("counted", 1)
+    time.sleep(0.3)
+    kept.node.stop(signal.SIGKILL)
+    time.sleep(max(0.0, expiry + 1 - time.time()))
+    kept.node.start()
+    assert kept.count() == 2
+    assert [kept.delete(gone) for gone in (deleted, expires, once)] == [404, 404, 404]
+    ping(kept.net, 4)
+    kept.wait_for_pings("goes on", 9)
+    wait_until(lambda: kept.count() == 1, "the last report is made")
+    assert len(kept.consumer.items("counted")) == 3
+    assert kept.delete(counted) == 404
+    assert len(kept.consumer.items("once")) == 1
+    assert kept.patch(goes_on, "repPeriod", 1) == 204
+    kept.kill()
+    ping(kept.net, 1)
+    kept.wait_for_pings("goes on", 10)
+    assert kept.delete(goes_on) == 204
+    kept.kill()
+    assert kept.count() == 0
+    assert kept.delete(goes_on) == 404
+
+
+@pytest.mark.parametrize("kept", ["off"], indirect=True)
+def test_nothing_is_kept_without_a_store(kept: Kept, attach: Attach) -> None:
+    """A consumer subscribes again."""
+    sim = attach_one(kept.net, attach)
+    location = kept.subscribe("c")
+    sim.stop()
+    kept.kill()
+    assert kept.delete(location) == 404
+
+
+def test_subscriptions_wait_while_event_exposure_is_off(kept: Kept, attach: Attach) -> None:
+    """The log says so; a consumer that is no longer allowed has none."""
+    attach_one(kept.net, attach)
+    location = kept.subscribe("c")
+    ping(kept.net, 2)
+    kept.wait_for_pings("c", 2)
+    more = kept.node.more
+    kept.node.more = METRICS
+    kept.kill()
+    assert "event_exposure.listen is not set" in kept.node.log.read_text()
+    ping(kept.net, 1)
+    kept.node.more = more
+    kept.kill()
+    kept.wait_for_pings("c", 3)
+    kept.node.more = more.replace("127.0.0.0/8", "127.0.0.2/32")
+    kept.kill()
+    assert "is in no prefix of event_exposure.consumers" in kept.node.log.read_text()
+    kept.node.more = more
+    kept.kill()
+    assert kept.delete(location) == 404
+
+
+def test_subscriptions_go_on_after_an_upgrade(kept: Kept, attach: Attach) -> None:
+    """Over and over: each packet is told of once, and the consumer notices nothing."""
+    sim = attach_one(kept.net, attach)
+    location = kept.subscribe("c")
+    pings = 0
+    for count in (2, 3, 4):
+        ping(kept.net, count)
+        pings += count
+        code, said = upgrade(kept.node)
+        assert code == 0, said
+        assert kept.count() == 1
+    ping(kept.net, 1)
+    kept.wait_for_pings("c", pings + 1)
+    assert kept.patch(location, "repPeriod", 2) == 204
+    assert kept.delete(location) == 204
+    code, said = upgrade(kept.node)
+    assert code == 0, said
+    assert kept.delete(location) == 404
+    sim.stop()
 
 
 @pytest.mark.needs("root", "ip", "ping", "curl", "openssl")

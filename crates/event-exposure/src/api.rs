@@ -18,7 +18,7 @@ use crate::item::Item;
 use crate::patch;
 use crate::problem::{Cause, Problem};
 use crate::request::{self, Subscription};
-use crate::subscriptions::{Now, Subscriptions};
+use crate::subscriptions::{KeptSubscription, NotRestored, Now, SubscriptionRecord, Subscriptions};
 use crate::target::Consumers;
 use crate::usage::UsageSource;
 
@@ -78,12 +78,41 @@ pub struct Command {
     answer: oneshot::Sender<Result<Done, Problem>>,
 }
 
+/// What a request has come to, which its consumer is yet to be told.
+#[derive(Debug)]
+pub struct Reply {
+    done: Result<Done, Problem>,
+    owner: Arc<str>,
+    answer: oneshot::Sender<Result<Done, Problem>>,
+}
+
+impl Reply {
+    /// Whether it says that something has changed: then it leaves when that is durable.
+    pub const fn acknowledges(&self) -> bool {
+        matches!(self.done, Ok(Done::Created { .. } | Done::Modified(true) | Done::Deleted))
+    }
+
+    /// Answers.
+    pub fn send(self, subscriptions: &mut Subscriptions) {
+        // Who has given up just now knows no identifier: nobody could end the subscription.
+        if let Err(Ok(Done::Created { id, .. })) = self.answer.send(self.done) {
+            let _ = subscriptions.delete(&id, &self.owner);
+        }
+    }
+}
+
 impl Command {
-    /// Does it, and answers. Of a request that nobody waits for any more nothing is done.
-    pub fn run(self, subscriptions: &mut Subscriptions, source: &mut impl UsageSource, now: Now) {
+    /// Does it, and gives the reply. Of a request that nobody waits for any more nothing is done.
+    #[must_use]
+    pub fn run(
+        self,
+        subscriptions: &mut Subscriptions,
+        source: &mut impl UsageSource,
+        now: Now,
+    ) -> Option<Reply> {
         let Self { order, owner, answer } = self;
         if answer.is_closed() {
-            return;
+            return None;
         }
         let done = match order {
             Order::Create(wanted) => {
@@ -101,10 +130,7 @@ impl Command {
             }
             Order::Delete(id) => subscriptions.delete(&id, &owner).map(|()| Done::Deleted),
         };
-        // Who has given up just now knows no identifier: nobody could end the subscription.
-        if let Err(Ok(Done::Created { id, .. })) = answer.send(done) {
-            let _ = subscriptions.delete(&id, &owner);
-        }
+        Some(Reply { done, owner, answer })
     }
 }
 
@@ -156,6 +182,25 @@ impl Api {
     /// Requests that were done, and that were refused.
     pub fn counts(&self) -> [u64; 2] {
         [&self.answered, &self.refused].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Restores a subscription of before a restart, if its consumer may still be notified.
+    ///
+    /// # Errors
+    /// Why it does not go on.
+    pub fn restore(
+        &self,
+        kept: &KeptSubscription,
+        subscriptions: &mut Subscriptions,
+        source: &mut impl UsageSource,
+        now: Now,
+    ) -> Result<(), NotRestored> {
+        let read = SubscriptionRecord::read(&kept.subscription).and_then(|record| {
+            let wanted = request::subscription(record.document()?, "", &self.consumers, &self.flows)
+                .map_err(|problem| NotRestored::Refused(problem.detail))?;
+            Ok((record, wanted))
+        });
+        subscriptions.restore(kept, read, source, now)
     }
 
     /// Answers a request.

@@ -3,13 +3,14 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use kaido_n4::Volume;
+use serde::{Deserialize, Serialize};
 
 /// A session, by a number that no other one has or had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 /// Which packets of a session a volume is of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// Those of flows with these descriptions (TS 29.214 5.3.8), sorted.
     Flow(Vec<String>),
@@ -18,7 +19,7 @@ pub enum Scope {
 }
 
 /// An address of a UE, as notifications name it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeAddress {
     /// IPv4.
     pub ipv4: Option<Ipv4Addr>,
@@ -36,7 +37,7 @@ impl UeAddress {
 }
 
 /// What a session has carried since it began.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionVolumes {
     /// Which session.
     pub session: SessionId,

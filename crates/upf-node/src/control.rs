@@ -136,6 +136,9 @@ impl Control {
             }
         }
         if self.store.is_on() {
+            while !self.settle_exposure() {
+                self.frozen_turn();
+            }
             self.store.finish(self.endpoint.service_mut());
         } else {
             self.release();
@@ -158,6 +161,10 @@ impl Control {
 
     /// Changes nothing any more that another process is to know: what was answered is in the store.
     fn freeze(&mut self) {
+        if !self.settle_exposure() {
+            self.frozen_turn();
+            return;
+        }
         if let Some(number) = self.store.flush()
             && !self.store.is_durable(number)
         {
@@ -166,6 +173,7 @@ impl Control {
             return;
         }
         self.send_held();
+        self.reply_to_consumers();
         match self.store.freeze() {
             Ok(()) => self.control.freeze(),
             Err(error) => {
@@ -252,8 +260,9 @@ impl Control {
         if let Some(exposure) = &mut self.exposure {
             let now = Instants::now();
             let at = (now.monotonic, self.endpoint.node_time(now));
-            exposure.turn(self.endpoint.service_mut(), at);
+            exposure.turn(self.endpoint.service_mut(), at, self.store.recorder().as_ref());
         }
+        self.reply_to_consumers();
         if !self.is_blocked() {
             for at in 0..self.sockets.len() {
                 self.receive(at);
@@ -270,6 +279,21 @@ impl Control {
             procedures.turn(&mut self.endpoint);
         }
         self.answer();
+    }
+
+    /// Answers consumers of event exposure, when what that acknowledges is as durable as was promised.
+    fn reply_to_consumers(&mut self) {
+        let Some(exposure) = self.exposure.as_mut().filter(|exposure| exposure.has_replies()) else { return };
+        let behind = self.store.flush();
+        exposure.reply(behind, |number| self.store.is_durable(number));
+    }
+
+    /// Brings what consumers have acknowledged to the journal; says whether nothing is left that is waited for.
+    fn settle_exposure(&mut self) -> bool {
+        let Some(exposure) = &mut self.exposure else { return true };
+        let now = Instants::now();
+        let at = (now.monotonic, self.endpoint.node_time(now));
+        self.store.recorder().is_none_or(|recorder| exposure.settle(at, &recorder))
     }
 
     /// Answers who asks the node.

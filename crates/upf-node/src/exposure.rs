@@ -1,7 +1,10 @@
-//! Event exposure (TS 29.564) of this user plane: joins the subscriptions of `kaido-event-exposure` with the sessions.
+//! Event exposure (TS 29.564) of this user plane: joins the subscriptions of `kaido-event-exposure` with the sessions and the store.
 //!
 //! The control loop does a bounded part of them in each of its turns; requests and notifications are of a thread of their own.
 
+mod kept;
+
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +19,11 @@ use kaido_node::http::service::{
     Answering, Body, ServiceFiles, ServiceRequest, ServiceSocket, ServiceThread,
 };
 use kaido_node::takeover::{SocketKind, Takeover};
+use kaido_store::Recorder;
 use kaido_upf::control::{SessionUsage, Upf, UsageScope};
 
+use self::kept::StoreKeeper;
+pub(super) use self::kept::{KeptSubscriptions, restore};
 use crate::config::EventExposureConfig;
 
 /// Sessions that have begun and are told of in a turn, or fewer where each is told to many subscriptions.
@@ -51,6 +57,10 @@ pub(super) struct Exposure {
     notifications: ee::Notifications,
     api: Arc<ee::Api>,
     out: Vec<ee::Notification>,
+    /// Replies that leave behind a batch of the journal, or behind the next.
+    replies: VecDeque<(Option<u64>, ee::Reply)>,
+    /// Until when what is on its way is waited for, where another process is to go on.
+    settles_until: Option<Instant>,
     is_behind: bool,
     _thread: ServiceThread,
     _kept: Arc<TcpListener>,
@@ -129,6 +139,8 @@ impl Exposure {
             notifications,
             api,
             out: Vec::new(),
+            replies: VecDeque::new(),
+            settles_until: None,
             is_behind: false,
             _thread: thread.map_err(|error| format!("event_exposure.listen: {error}"))?,
             _kept: kept,
@@ -152,23 +164,33 @@ impl Exposure {
         self.subscriptions.next_due()
     }
 
-    /// Does a turn's part.
-    pub(super) fn turn(&mut self, upf: &mut Upf, (monotonic, wall): (Instant, SystemTime)) {
+    /// Does a turn's part. What is to be known after a restart is recorded, and replies wait [for that](Self::reply); where the journal
+    /// takes no more, `recorder` is none.
+    pub(super) fn turn(
+        &mut self,
+        upf: &mut Upf,
+        (monotonic, wall): (Instant, SystemTime),
+        recorder: Option<&Recorder>,
+    ) {
         let now = Now { monotonic, wall };
+        self.settles_until = None;
         self.hear_of_sessions(upf, now);
-        for _ in 0..OUTCOMES_A_TURN {
-            let Some(outcome) = self.notifications.take() else { break };
-            self.subscriptions.outcome(outcome);
+        self.hear_of_notifications(OUTCOMES_A_TURN);
+        self.work(upf, now, recorder.is_some());
+        if let Some(recorder) = recorder {
+            self.subscriptions.keep(&mut StoreKeeper(recorder), now);
         }
+    }
+
+    /// Does what is asked and due.
+    fn work(&mut self, upf: &mut Upf, now: Now, takes_commands: bool) {
         // A session that has begun is told of before anybody subscribes, or looks at its place.
         self.is_behind = upf.has_begun();
         if self.is_behind {
             return;
         }
-        for taken in 1..=COMMANDS_A_TURN {
-            let Some(command) = self.commands.take() else { break };
-            command.run(&mut self.subscriptions, &mut Sessions(upf), now);
-            self.is_behind |= taken == COMMANDS_A_TURN;
+        if takes_commands {
+            self.run_commands(upf, now);
         }
         // Costs nothing where nobody has subscribed.
         upf.follow_usage(!self.subscriptions.is_empty());
@@ -178,6 +200,25 @@ impl Exposure {
             if let Err(lost) = self.notifications.send(notification) {
                 self.subscriptions.outcome(lost);
             }
+        }
+    }
+
+    fn run_commands(&mut self, upf: &mut Upf, now: Now) {
+        for taken in 1..=COMMANDS_A_TURN {
+            let Some(command) = self.commands.take() else { break };
+            match command.run(&mut self.subscriptions, &mut Sessions(upf), now) {
+                Some(reply) if reply.acknowledges() => self.replies.push_back((None, reply)),
+                Some(reply) => reply.send(&mut self.subscriptions),
+                None => {}
+            }
+            self.is_behind |= taken == COMMANDS_A_TURN;
+        }
+    }
+
+    fn hear_of_notifications(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(outcome) = self.notifications.take() else { break };
+            self.subscriptions.outcome(outcome);
         }
     }
 

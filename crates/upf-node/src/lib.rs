@@ -368,7 +368,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if flows.is_some() {
         upf.meter_flows();
     }
-    let exposure = exposure
+    let mut exposure = exposure
         .map(|socket| Exposure::start(&config.event_exposure, socket, context.notifier()))
         .transpose()
         .map_err(|why| miette!("{why}"))?;
@@ -380,8 +380,10 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         endpoint.trace_procedures(config.otlp.tracing());
     }
     let monitor = procedures.as_ref().map(ProcedureExport::monitor);
+    let subscriptions = store.subscriptions()?;
     let notifier = context.notifier().clone();
     store.start(&mut endpoint, counts_in_memory, move || notifier.notify())?;
+    exposure::restore(exposure.as_mut(), &subscriptions, &mut endpoint);
     ports.watch(&node.settings, worker_set.inboxes())?;
     let board = ports.opened.board().clone();
     let workers = worker_set.counters();

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kaido_n4::Volume;
 use kaido_pfcp::{Endpoint, Instants};
-use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recovery, StoreError};
+use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recorder, Recovery, StoreError};
 use kaido_upf::control::{CountersInUse, NoSession, Upf, recorded_volume};
 use kaido_upf::usage::UsageSlot;
 use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
 
 use super::config::{DurabilityConfig, StoreConfig};
+use super::exposure::KeptSubscriptions;
 use super::left::{LeftBehind, most};
 
 /// The number of what the node is to its peers.
@@ -259,6 +260,9 @@ impl NodeStore {
         let source = &mut *recovery;
         restoration.resume_all(move |each| source.read(Kind::Session, each), of_session, now)?;
         let resumed = restoration.finish();
+        recovery.read(Kind::Offset, |number, record| {
+            upf.restore_usage_offsets(number, record).map_err(|error| of_session(number, error))
+        })?;
         for (seid, why) in &resumed.refused {
             tracing::error!(%seid, %why, "a session of before the restart cannot go on");
         }
@@ -271,6 +275,28 @@ impl NodeStore {
             );
         }
         Ok(())
+    }
+
+    /// Takes down changes; `None` while none may be made.
+    pub(super) fn recorder(&self) -> Option<Recorder> {
+        match &self.journal {
+            None => Some(Recorder::default()),
+            Some(journal) => (!journal.is_blocked()).then(|| journal.recorder()),
+        }
+    }
+
+    /// The subscriptions of before, before [`NodeStore::start`].
+    pub(super) fn subscriptions(&self) -> Result<KeptSubscriptions, StoreFault> {
+        let mut kept = KeptSubscriptions::default();
+        for kind in KeptSubscriptions::KINDS {
+            self.recovery.iter().try_for_each(|recovery| {
+                recovery.read(kind, |number, record| {
+                    kept.take_in(kind, number, record);
+                    Ok::<_, StoreError>(())
+                })
+            })?;
+        }
+        Ok(kept)
     }
 
     /// Has the endpoint know again what it knew, and starts what works beside the control loop. `notify` wakes it.

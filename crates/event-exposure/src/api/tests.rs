@@ -60,7 +60,8 @@ fn ask(asked: Vec<(&str, &str, &str, String)>) -> Vec<(u16, Option<String>, Valu
             loop {
                 while let Some(command) = commands.take() {
                     let now = Now { monotonic: Instant::now(), wall: SystemTime::now() };
-                    command.run(&mut subscriptions, &mut One, now);
+                    let reply = command.run(&mut subscriptions, &mut One, now);
+                    reply.into_iter().for_each(|reply| reply.send(&mut subscriptions));
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

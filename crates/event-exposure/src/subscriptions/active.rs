@@ -6,6 +6,7 @@
 //! A baseline is what a session had carried in the last notification that the consumer has acknowledged; an item is the difference to
 //! it. A round begins when nothing of the last one is on its way, so no session is in two notifications that may both arrive.
 
+mod kept;
 mod round;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -111,6 +112,15 @@ pub(super) struct Active {
     lost: u64,
     trends: BTreeMap<SessionId, Trend>,
     sample_due: Option<Instant>,
+    /// What is to be written so that it is known after a restart.
+    unwritten: Unwritten,
+}
+
+/// Parts of a subscription that have changed since they were written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unwritten {
+    pub(super) subscription: bool,
+    pub(super) baseline: bool,
 }
 
 impl Active {
@@ -139,6 +149,7 @@ impl Active {
             lost: 0,
             trends: BTreeMap::new(),
             sample_due: None,
+            unwritten: Unwritten { subscription: true, baseline: true },
             wanted,
         };
         active.set_times(now);
@@ -261,6 +272,7 @@ impl Active {
             self.wanted.trigger == wanted.trigger && self.wanted.reports_max == wanted.reports_max;
         (self.wanted, self.expiry) = (wanted, expiry);
         self.version += 1;
+        self.unwritten = Unwritten { subscription: true, baseline: true };
         if !mode_stays {
             self.set_times(now);
         }
@@ -285,6 +297,7 @@ impl Active {
             let counted = Some(Volume::default());
             let baseline = Baseline { at: Some(now.wall), counted, ..Baseline::default() };
             self.baselines.entry(session).or_insert(baseline);
+            self.unwritten.baseline |= !self.is_any();
         }
     }
 
@@ -297,6 +310,7 @@ impl Active {
         self.trends.remove(&last.session);
         let is_told = !has_carried || is_unknown || !last.ue.is_known() || !self.is_about(last);
         let is_once = matches!(self.wanted.trigger, Trigger::OneTime(_));
+        self.unwritten.baseline |= !self.is_any() && (known.is_some() || !is_told);
         if is_told || is_once {
             self.baselines.remove(&last.session);
             if !matches!(self.phase, Phase::Rests) {
@@ -314,6 +328,7 @@ impl Active {
     pub(super) fn outcome(&mut self, sequence: u64, is_acknowledged: bool) {
         let Some(told) = self.on_way.remove(&sequence) else { return };
         self.is_told |= is_acknowledged;
+        self.unwritten.baseline |= is_acknowledged;
         for told in told {
             match (told, is_acknowledged) {
                 (Told::Until(session, baseline), true) => {
@@ -374,14 +389,22 @@ impl Active {
                 }
                 Phase::Waits if !self.on_way.is_empty() => return Step::Rests,
                 Phase::Waits => {
-                    self.phase = Phase::Rests;
-                    self.gone.clear();
-                    if self.ends(now) {
+                    if self.finish_round(now) {
                         return Step::Ends;
                     }
                 }
             }
         }
+    }
+
+    /// Ends a round of which nothing is on its way any more, if there is one; says whether the subscription ends with it.
+    pub(super) fn finish_round(&mut self, now: Now) -> bool {
+        if !matches!(self.phase, Phase::Waits) || !self.on_way.is_empty() {
+            return false;
+        }
+        self.phase = Phase::Rests;
+        self.gone.clear();
+        self.ends(now)
     }
 
     /// When the next round is due, where the last one was late too: periods do not shift.
@@ -410,6 +433,7 @@ impl Active {
         }
         if let Some(left) = &mut self.reports_left {
             *left = left.saturating_sub(1);
+            self.unwritten.baseline = true;
         }
         is_once || self.reports_left == Some(0)
     }

@@ -3,6 +3,7 @@
 //! Each turn does a bounded part of what is due: some places of sessions, some reads. Time is given, so that tests have their own.
 
 mod active;
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,8 @@ use kaido_http_client::HttpUri;
 use serde_json::{Value, json};
 
 use self::active::{Active, Step};
+pub(crate) use self::kept::SubscriptionRecord;
+pub use self::kept::{Keeper, KeptPart, KeptSubscription, NotRestored};
 use crate::item::Item;
 use crate::problem::{Cause, Problem};
 use crate::request::{Subscription, Ue};
@@ -127,6 +130,8 @@ pub struct Subscriptions {
     is_behind: bool,
     /// Those that have ended, with what they remember: of a million sessions that takes longer to forget than a turn lasts.
     forgotten: Vec<Active>,
+    /// Those that have ended since that was [kept](Self::keep).
+    ended: Vec<u64>,
 }
 
 impl Subscriptions {
@@ -134,8 +139,9 @@ impl Subscriptions {
     pub fn new(limits: Limits) -> Self {
         let counts = Counts::default();
         let (active, numbers) = (BTreeMap::new(), BTreeMap::new());
-        let forgotten = Vec::new();
-        Self { limits, active, numbers, issued: 0, sequence: 0, next: 0, counts, is_behind: false, forgotten }
+        let (forgotten, ended) = (Vec::new(), Vec::new());
+        let (issued, sequence, next) = (0, 0, 0);
+        Self { limits, active, numbers, issued, sequence, next, counts, is_behind: false, forgotten, ended }
     }
 
     /// What was done.
@@ -175,14 +181,7 @@ impl Subscriptions {
         source: &mut impl UsageSource,
         now: Now,
     ) -> Result<Created, Problem> {
-        let full = |what: &str| Err(Problem::new(Cause::InsufficientResources, what.to_owned()));
-        if self.active.len() >= self.limits.subscriptions_max {
-            return full("there are as many subscriptions as event_exposure.subscriptions_max allows");
-        }
-        let is_any = |active: &&Active| active.wanted.ue == Ue::Any;
-        if wanted.ue == Ue::Any && self.active.values().filter(is_any).count() >= ANY_UE_MAX {
-            return full(&format!("there are {ANY_UE_MAX} subscriptions to any UE, which is the most"));
-        }
+        self.has_room_for(&wanted).map_err(|what| Problem::new(Cause::InsufficientResources, what))?;
         let (wanted, expiry) = self.with_expiry(wanted, now)?;
         let id = new_id()?;
         let mut active = Active::new(self.issued, owner, wanted, expiry, now);
@@ -196,6 +195,19 @@ impl Subscriptions {
             self.issued += 1;
         }
         Ok(Created { id, document, reports })
+    }
+
+    /// Whether there may be another subscription, and why not.
+    fn has_room_for(&self, wanted: &Subscription) -> Result<(), String> {
+        if self.active.len() >= self.limits.subscriptions_max {
+            let what = "there are as many subscriptions as event_exposure.subscriptions_max allows";
+            return Err(what.to_owned());
+        }
+        let is_any = |active: &&Active| active.wanted.ue == Ue::Any;
+        if wanted.ue == Ue::Any && self.active.values().filter(is_any).count() >= ANY_UE_MAX {
+            return Err(format!("there are {ANY_UE_MAX} subscriptions to any UE, which is the most"));
+        }
+        Ok(())
     }
 
     /// The subscription as it ends when it must, and when that is.
@@ -265,6 +277,7 @@ impl Subscriptions {
         if let Some(active) = self.active.remove(&number) {
             self.numbers.remove(&active.id);
             self.counts.lost += active.lost();
+            self.ended.push(number);
             self.forgotten.push(active);
         }
     }

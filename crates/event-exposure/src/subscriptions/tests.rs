@@ -11,6 +11,8 @@ use crate::request;
 use crate::target::Consumers;
 use crate::usage::{Scope, UeAddress};
 
+mod kept;
+
 const UE: &str = "10.60.0.1";
 
 /// Sessions of a node.

@@ -30,6 +30,13 @@ pub(super) struct Round {
     told: Vec<Told>,
 }
 
+impl Round {
+    /// What the next notification has.
+    pub(super) fn told(&self) -> &[Told] {
+        &self.told
+    }
+}
+
 impl Active {
     pub(super) fn round(&self, source: &mut impl UsageSource) -> Round {
         let cursor = match &self.wanted.ue {
