@@ -63,3 +63,24 @@ pub fn send_batches<E>(
     let _ = to.send(batch);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_full_but_the_last() {
+        let read = |to: &mut EachRecord<'_, u64>| (0..7).try_for_each(|number| to(number, &[7; 2]));
+        let (sender, taken) = sync_channel(8);
+        send_batches(3, read, &sender, |number| number).unwrap();
+        drop(sender);
+        let taken: Vec<RecordBatch> = taken.iter().collect();
+        assert_eq!(taken.iter().map(RecordBatch::len).collect::<Vec<_>>(), [3, 3, 1]);
+        assert!(taken.iter().all(|batch| !batch.is_empty()) && RecordBatch::default().is_empty());
+        let (sender, taken) = sync_channel(8);
+        drop(taken);
+        assert_eq!(send_batches(3, read, &sender, |number| number), Err(2), "nobody takes the first");
+    }
+}

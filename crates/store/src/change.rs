@@ -261,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_recorded_as_postcard_writes_it() {
+        let (recorder, mut batch) = (Recorder::on(), Vec::new());
+        assert!(recorder.is_on());
+        recorder.put_value(Kind::Pfd, 3, &(300u16, "text"));
+        recorder.take(&mut batch);
+        let read: Vec<_> = changes(&batch).map(Result::unwrap).collect();
+        let octets = postcard::to_allocvec(&(300u16, "text")).unwrap();
+        assert_eq!(read, [Change { kind: Kind::Pfd, key: 3, value: Some(&octets[..]) }]);
+    }
+
+    #[test]
     fn nothing_is_recorded_where_nothing_is_kept() {
         let recorder = Recorder::default();
         recorder.put(Kind::Node, 1, |_| panic!("nobody reads it"));

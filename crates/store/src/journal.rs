@@ -313,3 +313,60 @@ impl Drop for Journal {
         drop(self.locks.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{Kind, changes};
+    use crate::segment::Segment;
+
+    #[test]
+    fn what_a_sync_has_lost_is_written_again() {
+        let folder = std::env::temp_dir().join(format!("kaido-store-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let place = Place { folder: folder.clone(), store: 9, durability: Durability::Disk };
+        let mut journal = Journal::new(place, 1, 4);
+        let flush = |journal: &mut Journal| {
+            journal.recorder().remove(Kind::Peer, 7);
+            journal.flush().unwrap()
+        };
+        let durable = flush(&mut journal);
+        assert!(!journal.is_durable(durable));
+        journal.sync();
+        assert!(durable == 5 && journal.is_durable(durable));
+        let last = [flush(&mut journal), flush(&mut journal)][1];
+        // A sync of a file without a name fails.
+        std::fs::remove_file(path_of(&folder, 1)).unwrap();
+        journal.sync();
+        assert!(!journal.is_durable(last) && journal.status().is_failing && journal.status().failures == 1);
+        assert_eq!(journal.flush().unwrap(), last, "nothing is new");
+        journal.sync();
+        assert!(last == 7 && journal.is_durable(last) && !journal.status().is_failing);
+        let again = Segment::read(&path_of(&folder, 2), 2, Some(9)).unwrap();
+        let numbers: Vec<_> = again.batches().0.iter().map(|batch| (batch.number, batch.durable)).collect();
+        assert_eq!(numbers, [(6, 5), (7, 5)]);
+        drop(journal);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_when_it_can_be() {
+        let folder = std::env::temp_dir().join(format!("kaido-store-unwritten-{}", std::process::id()));
+        let place = Place { folder: folder.clone(), store: 9, durability: Durability::Process };
+        let mut journal = Journal::new(place, 1, 0);
+        for failures in 1..3 {
+            journal.recorder().remove(Kind::Peer, failures);
+            journal.flush().unwrap_err();
+            assert_eq!((journal.status().failures, journal.status().is_failing), (failures, true));
+        }
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(journal.flush().unwrap(), 1);
+        assert_eq!((journal.status().failures, journal.status().is_failing), (2, false));
+        let written = Segment::read(&path_of(&folder, 1), 1, Some(9)).unwrap();
+        let keys: Vec<_> =
+            changes(written.batches().0[0].changes).map(|change| change.unwrap().key).collect();
+        assert_eq!(keys, [1, 2]);
+        drop(journal);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -127,3 +127,35 @@ pub(crate) fn bring_to_disk(folder: &Path) -> Result<(), StoreError> {
     sync(&snapshot, segments.iter().map(|(_, path)| path.as_path()))?;
     Mark::Disk.write(folder)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::segment::path_of;
+    use crate::snapshot::log_of;
+
+    #[test]
+    fn a_boot_of_the_machine_is_named_by_its_first_digits() {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().replace('-', "");
+        assert_eq!(format!("{:016x}", boot()), text[..16]);
+    }
+
+    #[test]
+    fn files_are_brought_to_the_disk_before_that_is_said() {
+        let folder = std::env::temp_dir().join(format!("kaido-store-mark-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let database = folder.join(SNAPSHOT);
+        let snapshot = Snapshot::create(&database, 9, Durability::Disk).unwrap();
+        let log = || fs::metadata(log_of(&database)).unwrap().len();
+        assert!(log() > 0);
+        Mark::Disk.replace(None, &folder, &snapshot, &[]).unwrap();
+        assert_eq!(log(), 0, "all of it is in the database");
+        assert_eq!(Mark::read(&folder).unwrap(), Some(Mark::Disk));
+        let gone = [path_of(&folder, 1)];
+        assert!(sync(&snapshot, gone.iter().map(PathBuf::as_path)).is_err(), "a segment is not there");
+        drop(snapshot);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

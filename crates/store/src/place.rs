@@ -76,3 +76,21 @@ pub(crate) fn remove_if_there(path: &Path) -> std::io::Result<()> {
         removed => removed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_file_is_not_there_is_no_error_and_any_other_reason_is() {
+        let folder = std::env::temp_dir().join(format!("kaido-store-place-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("file");
+        std::fs::write(&file, "x").unwrap();
+        remove_if_there(&file).unwrap();
+        assert!(!file.exists());
+        remove_if_there(&file).unwrap();
+        assert!(remove_if_there(&folder).is_err(), "it is no file");
+        std::fs::remove_dir(folder).unwrap();
+    }
+}

@@ -55,6 +55,28 @@ fn what_was_flushed_is_there_again() {
 }
 
 #[test]
+fn a_journal_says_what_it_is_and_how() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let (of_other, ..) = begin(&other, Durability::Process);
+    let mut stores = vec![of_other.store()];
+    for (start, durability) in [Durability::Disk, Durability::Process].into_iter().enumerate() {
+        let (mut journal, ..) = begin(&folder, durability);
+        stores.push(journal.store());
+        assert_eq!(journal.durability(), durability);
+        let before = start as u64;
+        assert_eq!((journal.unwritten(), journal.status().batches), (before + 1, before));
+        put(&journal, Kind::Peer, 7, b"peer");
+        assert_eq!(journal.flush().unwrap(), before + 1);
+        assert_eq!(journal.unwritten(), before + 2);
+        let status = journal.status();
+        // A header, and the change with its own.
+        assert_eq!((status.batches, status.octets), (before + 1, 32 + 13 + 4));
+        assert_eq!((status.failures, status.is_failing, journal.is_blocked()), (0, false, false));
+    }
+    assert!(stores[1] == stores[2] && stores[0] != stores[1], "{stores:?}");
+}
+
+#[test]
 fn numbers_with_their_highest_bit_are_in_order() {
     let folder = Folder::new();
     let (mut journal, _, _heard) = begin(&folder, Durability::Disk);
@@ -224,6 +246,20 @@ proptest! {
                 Err(error) => prop_assert!(is_refusal_by_name(&error, &path), "{error}"),
             }
         }
+    }
+}
+
+#[test]
+fn octets_behind_the_last_batch_are_cut_once() {
+    let folder = Folder::new();
+    written(&[vec![(2, 1, Some(1))]], &folder, Durability::Disk);
+    let path = only_segment(&folder);
+    let octets = fs::read(&path).unwrap();
+    fs::write(&path, [&octets[..], b"torn"].concat()).unwrap();
+    for cut in [4, 0] {
+        let (_journal, recovery) = open(folder.config(Durability::Disk)).unwrap();
+        assert_eq!(recovery.cut, cut);
+        assert_eq!(fs::read(&path).unwrap(), octets);
     }
 }
 
