@@ -231,14 +231,20 @@ class Demo:
         assert isinstance(ues, list)
         drops = node.drops()
         lost = ", ".join(f"{name}: {drops[name]}" for name in drops if "ring" in name or "tx_" in name)
+        # Charged as they left, and then refused by the device towards dn, which counts what comes out of it.
+        refused = {"uplink": sum(drops[name] for name in drops if name.startswith("n6 tx_")), "downlink": 0}
         for direction in ("uplink", "downlink"):
             names = (f"{direction}_bytes", f"{direction}_packets")
             charged = [sum(int(ue["usage"][name]) for ue in ues) for name in names]
             seen = [sum(counts[name] for counts in dn.values()) for name in names]
-            good = charged == seen and not counted["missed"]
+            octets, packets = (now - then for now, then in zip(charged, seen, strict=True))
+            few = refused[direction]
+            good = packets == few and 20 * few <= octets <= 1500 * few and not counted["missed"]
             said = (
                 f"charged {charged[0]:,} B in {charged[1]:,} packets; dn counted {seen[0]:,} B in {seen[1]:,}"
             )
+            if few:
+                said += f", and its device refused {few:,}"
             if not good:
                 said += f" (counter missed {counted['missed']}; dropped {lost or 'none'})"
             self.note(f"URR {direction} = dn, to the byte", said, good)
