@@ -132,14 +132,13 @@ impl JournalStore {
 
     /// The machine ends: how many batches that were not durable are there still.
     pub(crate) fn crash_machine(&mut self, random: &mut Random) -> Result<u64, String> {
-        self.journal = None;
-        let written = std::mem::take(&mut self.written);
-        let durable = self.durable;
+        let (written, durable) = (std::mem::take(&mut self.written), self.durable);
         self.crash_process();
         let Some(segment) = self.segment().filter(|_| !written.is_empty()) else { return Ok(0) };
         let whole = lose(&segment, durable, random).map_err(|error| error.to_string())?;
-        self.next -= written.iter().filter(|(_, end)| *end > whole).count() as u64;
-        Ok(written.iter().filter(|(_, end)| *end <= whole).count() as u64)
+        let survive = written.iter().filter(|(_, end)| *end <= whole).count();
+        self.next -= (written.len() - survive) as u64;
+        Ok(survive as u64)
     }
 }
 
@@ -162,8 +161,7 @@ fn lose(path: &Path, durable: u64, random: &mut Random) -> io::Result<u64> {
     let mut whole = len;
     let mut at = durable;
     while at < len {
-        let end = (at / SECTOR + 1) * SECTOR;
-        let end = end.min(len);
+        let end = len.min((at / SECTOR + 1) * SECTOR);
         if random.happens(SECTOR_IS_LOST)
             && let Some(first) = blank(&file, at, end)?
         {
