@@ -329,7 +329,7 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         .into_diagnostic()
         .wrap_err("PFCP and metrics cannot be guarded from the data network")?;
     let settings = NodeSettings { recovery: Some(store.recovery_time), ..ports.settings(config)? };
-    let of_kernel = ports.memory(&settings)?;
+    let of_kernel = ports.memory()?;
     let counts_in_memory = of_kernel.is_none() && store.is_on();
     let (node, events) = match (of_kernel, store.take_memory(counts_in_memory)?) {
         (Some(memory), _) => Node::beside_kernel(settings, memory),

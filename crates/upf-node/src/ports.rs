@@ -287,9 +287,9 @@ impl Ports {
     }
 
     /// The memory that the kernel uses too; `None` when the workers do all.
-    pub(super) fn memory(&self, settings: &NodeSettings) -> Result<Option<NodeMemory>, UpfStartFault> {
+    pub(super) fn memory(&self) -> Result<Option<NodeMemory>, UpfStartFault> {
         let Some(offload) = &self.offload else { return Ok(None) };
-        let memory = offload.memory(settings);
+        let memory = offload.memory();
         memory.map(Some).map_err(|error| UpfStartFault::Datapath { fault: error.to_string() })
     }
 

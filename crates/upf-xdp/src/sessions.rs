@@ -8,7 +8,7 @@ use kaido_n4::{AddressMatch, Teid};
 use kaido_upf::action::CountScope;
 use kaido_upf::extended::UeToUe;
 use kaido_upf::ids::SessionIndex;
-use kaido_upf::node::{NodeMemory, NodeSettings, WorkerEvent};
+use kaido_upf::node::{NodeMemory, WorkerEvent};
 use kaido_upf::offload::{
     KERNEL_CELLS_MAX, KERNEL_POLICERS_MAX, KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule,
 };
@@ -61,23 +61,18 @@ impl SharedOffload {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Their memory as that of a node with such settings, which both use from here on.
+    /// Their memory as that of a node, which both use from here on.
     ///
     /// # Errors
     /// [`MemoryError`].
-    pub fn memory(&self, settings: &NodeSettings) -> Result<NodeMemory, MemoryError> {
+    pub fn memory(&self) -> Result<NodeMemory, MemoryError> {
         let usage = self.with(|offload| offload.leak_usage_cells())?;
         let policers = self.with(|offload| offload.leak_policers())?;
-        let ue_networks = match settings.ue_to_ue {
-            UeToUe::Route => None,
-            UeToUe::Forward | UeToUe::Drop => {
-                Some(UeNetworks::over(self.with(|offload| offload.leak_ue_networks())?)?)
-            }
-        };
+        let ue_networks = self.with(|offload| offload.leak_ue_networks())?;
         Ok(NodeMemory {
             usage: UsageCounters::over(usage)?.with_offloaded(Box::new(self.clone())),
             policers: Policers::over(policers)?,
-            ue_networks,
+            ue_networks: Some(UeNetworks::over(ue_networks)?),
         })
     }
 

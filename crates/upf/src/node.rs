@@ -191,7 +191,8 @@ pub struct NodeMemory {
     pub usage: UsageCounters,
     /// Policers that others take from too.
     pub policers: Policers,
-    /// Which networks have UEs, where a datapath in the kernel asks: where [`NodeSettings::ue_to_ue`] is not [`UeToUe::Route`].
+    /// Which networks have UEs, where a datapath in the kernel asks. Not used where [`NodeSettings::ue_to_ue`] is
+    /// [`UeToUe::Route`].
     pub ue_networks: Option<UeNetworks>,
 }
 

@@ -159,7 +159,7 @@ impl OffloadNode {
     ) -> Result<(SharedOffload, (Arc<Node>, Upf)), Reason> {
         let offload = Offload::load(config);
         let tables = SharedOffload::new(offload.map_err(because)?);
-        let memory = tables.memory(&settings).map_err(because)?;
+        let memory = tables.memory().map_err(because)?;
         let (node, events) = Node::beside_kernel(settings, memory).map_err(because)?;
         tables.with(|offload| offload.begin_policers(node.policers.age()));
         let own: Vec<IpAddr> = node.settings.own_addresses().collect();
