@@ -20,7 +20,8 @@ use super::read::{FrameHead, IP_AT};
 use super::select::{TUNNELLED_AT, qfi_of};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
-use crate::record::{FastPath, Record, SimpleForward};
+use crate::qos::PolicerSlot;
+use crate::record::{CommonForward, FastPath, Meters, Record};
 use crate::tunnels::EncapTemplateId;
 use crate::ue::Direction;
 use crate::usage::UsageSlot;
@@ -81,7 +82,8 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::fast`], of IPv4 packets from UEs by [simple forwarding](SimpleForward::UP). `None` also for what that one does.
+    /// As [`Worker::fast`], of IPv4 packets from UEs by [simple forwarding](CommonForward::SIMPLE_UP). `None` also for what that one
+    /// does.
     #[inline(always)]
     pub(super) fn simple_uplink(
         &mut self,
@@ -89,20 +91,53 @@ impl Worker {
         record: &Record,
         arrived: &FrameHead,
         frame: &mut Frame,
-    ) -> Option<PortId> {
-        if !record.is_simple(SimpleForward::UP)
-            || (self.ports.is_marked(arrived) && !take_marks(arrived, frame))
-        {
+    ) -> Option<Exit> {
+        let is_simple = record.is_common(CommonForward::SIMPLE_UP);
+        if is_simple { self.common_uplink::<false>(node, record, arrived, frame) } else { None }
+    }
+
+    /// As [`Worker::simple_uplink`], of records with rates or several counters.
+    #[inline(never)]
+    pub(super) fn metered_uplink(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        arrived: &FrameHead,
+        frame: &mut Frame,
+    ) -> Option<Exit> {
+        let is_metered = record.is_common(CommonForward::METERED_UP);
+        if is_metered { self.common_uplink::<true>(node, record, arrived, frame) } else { None }
+    }
+
+    #[inline(always)]
+    fn common_uplink<const METERED: bool>(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        arrived: &FrameHead,
+        frame: &mut Frame,
+    ) -> Option<Exit> {
+        if self.ports.is_marked(arrived) && !take_marks(arrived, frame) {
             return None;
         }
         let header = frame.window(arrived.offset)?;
         let (total, dst) = self.fast_from_ue_v4(record, header, arrived)?;
+        let (meters, direction) = (record.folded_meters(), Direction::Uplink);
+        if METERED
+            && (record.folded_lan().is_some() || !self.admits_metered(node, record, &meters, direction))
+        {
+            return None;
+        }
         let to = self.onto_route::<V4>(record, arrived, total, dst, frame)?;
-        self.count_plain(node, record, Direction::Uplink, total);
-        Some(to)
+        if METERED {
+            return Some(self.count_metered(node, record, &meters, direction, total, to));
+        }
+        self.count_plain(node, record, direction, total);
+        Some(to.into())
     }
 
-    /// As [`Worker::fast`], of IPv4 packets to UEs by [simple forwarding](SimpleForward::DOWN). `None` also for what that one does.
+    /// As [`Worker::fast`], of IPv4 packets to UEs by [simple forwarding](CommonForward::SIMPLE_DOWN). `None` also for what that one
+    /// does.
     #[inline(always)]
     pub(super) fn simple_downlink(
         &mut self,
@@ -110,12 +145,41 @@ impl Worker {
         record: &Record,
         arrived: &FrameHead,
         frame: &mut Frame,
-    ) -> Option<PortId> {
+    ) -> Option<Exit> {
+        let is_simple = record.is_common(CommonForward::SIMPLE_DOWN);
+        if is_simple { self.common_downlink::<false>(node, record, arrived, frame) } else { None }
+    }
+
+    /// As [`Worker::simple_downlink`], of records with rates or several counters.
+    #[inline(never)]
+    pub(super) fn metered_downlink(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        arrived: &FrameHead,
+        frame: &mut Frame,
+    ) -> Option<Exit> {
+        let is_metered = record.is_common(CommonForward::METERED_DOWN);
+        if is_metered { self.common_downlink::<true>(node, record, arrived, frame) } else { None }
+    }
+
+    #[inline(always)]
+    fn common_downlink<const METERED: bool>(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        arrived: &FrameHead,
+        frame: &mut Frame,
+    ) -> Option<Exit> {
         let [first] = frame.window(arrived.offset)?;
         let (id, teid) = record.folded_tunnel()?;
         let prepared = self.prepared.get(id)?;
         let total = arrived.available;
-        if !record.is_simple(SimpleForward::DOWN) || first >> 4 != 4 || total > prepared.packet_max {
+        if first >> 4 != 4 || total > prepared.packet_max {
+            return None;
+        }
+        let (meters, direction) = (record.folded_meters(), Direction::Downlink);
+        if METERED && !self.admits_metered(node, record, &meters, direction) {
             return None;
         }
         prepared.template.write_fast(teid, frame, arrived.offset.into(), total.into(), |packet| {
@@ -123,8 +187,45 @@ impl Worker {
             V4::flow(packet)
         })?;
         let to = prepared.port;
-        self.count_plain(node, record, Direction::Downlink, total);
-        Some(to)
+        if METERED {
+            return Some(self.count_metered(node, record, &meters, direction, total, to));
+        }
+        self.count_plain(node, record, direction, total);
+        Some(to.into())
+    }
+
+    /// Whether the quotas and rates of a folded record let a packet pass.
+    #[inline(always)]
+    fn admits_metered(
+        &self,
+        node: &Node,
+        record: &Record,
+        meters: &Meters<'_>,
+        direction: Direction,
+    ) -> bool {
+        if record.has_folded_quotas() && self.is_used_up(record) {
+            return false;
+        }
+        meters.policers.iter().all(|&slot| node.policers.admits(PolicerSlot(slot), direction, self.ticks))
+    }
+
+    /// Counts a packet of a folded record that leaves by a port.
+    #[inline(always)]
+    fn count_metered(
+        &mut self,
+        node: &Node,
+        record: &Record,
+        meters: &Meters<'_>,
+        direction: Direction,
+        total: u16,
+        to: PortId,
+    ) -> Exit {
+        for &slot in meters.usage {
+            if node.usage.count(UsageSlot(slot), direction, total.into(), self.shared) {
+                self.threshold(record, UsageSlot(slot));
+            }
+        }
+        self.spend_rates(node, meters, direction, total, to)
     }
 
     /// Total length and destination of a packet from a UE, if its header is in order and the packet may be forwarded.

@@ -203,20 +203,18 @@ impl<'g> Group<'g> {
     #[inline(never)]
     fn act_up(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            match worker.simple_uplink(node, record, arrived, frame) {
-                Some(port) => port.into(),
-                None => worker.fast(record, arrived, frame),
-            }
+            let simple = worker.simple_uplink(node, record, arrived, frame);
+            let common = simple.or_else(|| worker.metered_uplink(node, record, arrived, frame));
+            common.unwrap_or_else(|| worker.fast(record, arrived, frame))
         });
     }
 
     #[inline(never)]
     fn act_down(&self, node: &Node, worker: &mut Worker, frames: &mut [Frame], exits: &mut [Exit]) {
         self.each(frames, exits, |record, arrived, frame| {
-            match worker.simple_downlink(node, record, arrived, frame) {
-                Some(port) => port.into(),
-                None => worker.fast(record, arrived, frame),
-            }
+            let simple = worker.simple_downlink(node, record, arrived, frame);
+            let common = simple.or_else(|| worker.metered_downlink(node, record, arrived, frame));
+            common.unwrap_or_else(|| worker.fast(record, arrived, frame))
         });
     }
 

@@ -2,15 +2,17 @@
 
 use std::time::Instant;
 
-use kaido_engine::{DropReason, Frame};
+use kaido_engine::{DropReason, Frame, PortId};
 
 use super::Worker;
 use super::group::Exit;
 use super::read::FrameHead;
 use crate::UpfDrop;
 use crate::action::Action;
+use crate::node::Node;
 use crate::qos::PolicerSlot;
-use crate::record::Record;
+use crate::record::{Meters, Record};
+use crate::ue::Direction;
 
 impl Worker {
     /// Begins a round.
@@ -38,19 +40,32 @@ impl Worker {
         frame: &mut Frame,
     ) -> Exit {
         let (direction, now) = (record.direction(), self.ticks);
-        let (policers, guarantee) = record.folded_policers();
-        let policers = || policers.iter().map(|&slot| PolicerSlot(slot));
+        let meters = record.folded_meters();
+        let policers = || meters.policers.iter().map(|&slot| PolicerSlot(slot));
         if !policers().all(|slot| self.node.policers.admits(slot, direction, now)) {
             return Exit::NONE;
         }
         let packet = frame.data().get(usize::from(arrived.offset)..);
         let Some(octets) = packet.and_then(kaido_wire::ip::length) else { return Exit::NONE };
         let Some(to) = self.fast_at_any_rate(record, arrived, frame) else { return Exit::NONE };
-        let shared = self.shared;
-        let take = |slot| self.node.policers.take(slot, direction, now, octets.into(), shared);
-        policers().for_each(take);
-        let guarantee = guarantee.map(PolicerSlot);
-        match guarantee.filter(|&slot| self.node.policers.admits(slot, direction, now)) {
+        self.spend_rates(&self.node, &meters, direction, octets, to)
+    }
+
+    /// Takes from the rates of a folded record what a packet costs that leaves by a port.
+    #[inline(always)]
+    pub(super) fn spend_rates(
+        &self,
+        node: &Node,
+        meters: &Meters<'_>,
+        direction: Direction,
+        octets: u16,
+        to: PortId,
+    ) -> Exit {
+        let (shared, now) = (self.shared, self.ticks);
+        let take = |slot| node.policers.take(slot, direction, now, octets.into(), shared);
+        meters.policers.iter().for_each(|&slot| take(PolicerSlot(slot)));
+        let guarantee = meters.guarantee.map(PolicerSlot);
+        match guarantee.filter(|&slot| node.policers.admits(slot, direction, now)) {
             None => to.into(),
             Some(slot) => {
                 take(slot);

@@ -81,7 +81,7 @@ impl Worker {
         if rule.folded_qfi().is_some_and(|qfi| qfi_of(arrived, frame) != Some(qfi)) {
             return SlowPathReason::OtherRule;
         }
-        let (policers, _) = rule.folded_policers();
+        let policers = rule.folded_meters().policers;
         let admits = |&slot: &u32| node.policers.admits(PolicerSlot(slot), rule.direction(), self.ticks);
         if !policers.iter().all(admits) {
             return SlowPathReason::Rate;

@@ -82,19 +82,35 @@ impl CommonPath {
     }
 }
 
-/// What nearly all sessions are: simply forwarded, counted once.
+/// What nearly all sessions are: IPv4 packets are simply forwarded, and counted once, or several times and held to rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SimpleForward(pub(super) u16);
-
-impl SimpleForward {
-    /// From a UE with an IPv4 address to where the routes lead.
-    pub(crate) const UP: Self = Self(Flags::PLAIN | Flags::UPLINK | Flags::UE_IPV4);
-    /// Into a tunnel to a UE.
-    pub(crate) const DOWN: Self = Self(Flags::PLAIN | Flags::TUNNEL);
-
+pub(crate) struct CommonForward {
     /// The flags that tell.
-    pub(super) const fn told_by(self) -> u16 {
-        Flags::PLAIN | Flags::UPLINK | Flags::TUNNEL | (self.0 & Flags::UE_IPV4)
+    told_by: u16,
+    /// Those of them that are set.
+    set: u16,
+}
+
+impl CommonForward {
+    /// From a UE with an IPv4 address to where the routes lead, counted once.
+    pub(crate) const SIMPLE_UP: Self = Self::of(Flags::PLAIN | Flags::UPLINK | Flags::UE_IPV4, Flags::TUNNEL);
+    /// Into a tunnel to a UE, counted once.
+    pub(crate) const SIMPLE_DOWN: Self = Self::of(Flags::PLAIN | Flags::TUNNEL, Flags::UPLINK);
+    /// From a UE with an IPv4 address to where the routes lead, or into a LAN.
+    pub(crate) const METERED_UP: Self =
+        Self::of(Flags::FAST | Flags::UPLINK | Flags::UE_IPV4, Flags::TUNNEL | Flags::QFI_MATCH);
+    /// Into a tunnel to a UE.
+    pub(crate) const METERED_DOWN: Self =
+        Self::of(Flags::FAST | Flags::TUNNEL, Flags::UPLINK | Flags::QFI_MATCH);
+
+    const fn of(set: u16, unset: u16) -> Self {
+        Self { told_by: set | unset, set }
+    }
+
+    /// Whether a record with these flags is.
+    #[inline(always)]
+    pub(super) const fn is(self, flags: Flags) -> bool {
+        flags.0 & self.told_by == self.set
     }
 }
 

@@ -12,6 +12,17 @@ use crate::tunnels::{EncapTemplateId, Tunnel, Tunnels};
 use crate::usage::UsageSlot;
 use kaido_n4::{ApplyAction, Teid};
 
+/// What packets of a record that holds its action itself move.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meters<'r> {
+    /// Usage counters.
+    pub(crate) usage: &'r [u32],
+    /// Policers that packets are held to.
+    pub(crate) policers: &'r [u32],
+    /// The guaranteed rate.
+    pub(crate) guarantee: Option<u32>,
+}
+
 impl Record {
     /// The QoS flow that a packet of a folded record must be of, if that matters.
     #[inline(always)]
@@ -60,7 +71,7 @@ impl Record {
 
     /// The counters of a record that holds its action itself; which of them count before QoS
     /// enforcement matters only where something is dropped.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn folded_usage(&self) -> &[u32] {
         &self.cells[..usize::from(self.cell_bits & 7).min(CELLS_MAX)]
     }
@@ -77,13 +88,14 @@ impl Record {
         self.cells.get(first..first + 1 + usize::from(more)).unwrap_or_default()
     }
 
-    /// The policers of a record that holds its action itself, and its guaranteed rate.
+    /// What packets of a record that holds its action itself are counted and metered by.
     #[inline(always)]
-    pub(crate) fn folded_policers(&self) -> (&[u32], Option<u32>) {
-        match self.folded_rates() {
+    pub(crate) fn folded_meters(&self) -> Meters<'_> {
+        let (policers, guarantee) = match self.folded_rates() {
             [policers @ .., guarantee] if self.has_guarantee() => (policers, Some(*guarantee)),
             policers => (policers, None),
-        }
+        };
+        Meters { usage: self.folded_usage(), policers, guarantee }
     }
 
     #[inline(always)]
@@ -131,7 +143,7 @@ impl Record {
             let _ = usage.push(dropped, CountScope::Dropped, false);
         }
         let mut qos = Enforcement::default();
-        let (policers, guarantee) = self.folded_policers();
+        let Meters { policers, guarantee, .. } = self.folded_meters();
         for &slot in policers {
             // As above.
             let _ = qos.push(PolicerSlot(slot));

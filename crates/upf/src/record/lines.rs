@@ -89,12 +89,19 @@ fn flows_of(qfis: Option<u64>) -> impl Iterator<Item = Option<u8>> {
 /// What lines ask of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketFlow {
-    /// Of its PDU session container.
-    pub(crate) qfi: Option<u8>,
-    pub(crate) protocol: u8,
+    narrow: Narrow,
     /// The remote address; `None` in IPv6.
-    pub(crate) remote: Option<u32>,
-    pub(crate) ports: FlowPorts,
+    remote: Option<u32>,
+    ports: FlowPorts,
+}
+
+impl PacketFlow {
+    /// Of the QoS flow in its PDU session container, and with that remote address; `None` for both where there is none, or it is IPv6.
+    #[inline(always)]
+    pub(crate) fn new(qfi: Option<u8>, protocol: u8, remote: Option<u32>, ports: FlowPorts) -> Self {
+        let narrow = Narrow::ANY.with_qfi(qfi.unwrap_or(NO_QFI)).with_protocol(protocol);
+        Self { narrow, remote, ports }
+    }
 }
 
 /// The ports of a packet.
@@ -115,8 +122,8 @@ enum Answer {
     Unknown,
 }
 
-/// A QFI that no packet has: any matches.
-const ANY_QFI: u8 = u8::MAX;
+/// A QFI that no rule asks for: the packet has none.
+const NO_QFI: u8 = u8::MAX;
 /// All ports.
 const ANY_PORTS: [u16; 2] = [0, u16::MAX];
 
@@ -127,74 +134,116 @@ struct LineMatch {
     remote: u32,
     remote_ports: [u16; 2],
     local_ports: [u16; 2],
-    prefix_len: u8,
-    qfi: u8,
-    protocol: u8,
-    flags: u8,
+    narrow: Narrow,
+}
+
+/// Fields of an octet, in a word, since they are compared together: from the lowest on flags, length of the network of the remote
+/// address, protocol, QFI.
+#[derive(Clone, Copy, Debug)]
+struct Narrow(u32);
+
+impl Narrow {
+    const ANY: Self = Self(0);
+    const ALL_QFI: u32 = 0xff << 24;
+    const ALL_PROTOCOL: u32 = 0xff << 16;
+
+    #[inline(always)]
+    const fn with_qfi(self, qfi: u8) -> Self {
+        Self(self.0 & !Self::ALL_QFI | (qfi as u32) << 24)
+    }
+
+    #[inline(always)]
+    const fn with_protocol(self, protocol: u8) -> Self {
+        Self(self.0 & !Self::ALL_PROTOCOL | (protocol as u32) << 16)
+    }
+
+    const fn with_prefix_len(self, len: u8) -> Self {
+        Self(self.0 & !0xff00 | (len as u32) << 8)
+    }
+
+    const fn with_flags(self, flags: u8) -> Self {
+        Self(self.0 | flags as u32)
+    }
+
+    #[inline(always)]
+    const fn prefix_len(self) -> u32 {
+        self.0 >> 8 & 0xff
+    }
 }
 
 impl LineMatch {
-    /// It cannot be said here.
-    const UNKNOWN: u8 = 1 << 0;
+    /// One QoS flow matches.
+    const QFI: u8 = 1 << 0;
     /// One protocol matches.
     const PROTOCOL: u8 = 1 << 1;
+    /// The fields of a [`Narrow`] word that matter, by those two.
+    const MATTERS: [u32; 4] =
+        [0, Narrow::ALL_QFI, Narrow::ALL_PROTOCOL, Narrow::ALL_QFI | Narrow::ALL_PROTOCOL];
+    /// It cannot be said here.
+    const UNKNOWN: u8 = 1 << 2;
     /// An IPv4 network, or, with [`LineMatch::IPV6`], an IPv6 network, in which the remote address lies.
-    const REMOTE: u8 = 1 << 2;
-    const IPV6: u8 = 1 << 3;
+    const REMOTE: u8 = 1 << 3;
+    const IPV6: u8 = 1 << 4;
     /// Ports are asked for.
-    const PORTS: u8 = 1 << 4;
+    const PORTS: u8 = 1 << 5;
     /// The line has no record.
-    const CAREFUL: u8 = 1 << 5;
+    const CAREFUL: u8 = 1 << 6;
 
-    const ANY: Self = Self {
-        remote: 0,
-        remote_ports: ANY_PORTS,
-        local_ports: ANY_PORTS,
-        prefix_len: 0,
-        qfi: ANY_QFI,
-        protocol: 0,
-        flags: 0,
-    };
-
+    const ANY: Self =
+        Self { remote: 0, remote_ports: ANY_PORTS, local_ports: ANY_PORTS, narrow: Narrow::ANY };
     fn of(ask: &FlowMatch) -> Self {
-        let mut asks = Self { qfi: ask.qfi.unwrap_or(ANY_QFI), ..Self::ANY };
-        if let Some([remote, local]) = ask.ports {
-            (asks.remote_ports, asks.local_ports) = (remote, local);
-            asks.flags |= Self::PORTS;
+        let mut asks = Self::ANY;
+        let mut narrow = Narrow::ANY;
+        if let Some(qfi) = ask.qfi {
+            narrow = narrow.with_qfi(qfi).with_flags(Self::QFI);
         }
         if let Some(protocol) = ask.protocol {
-            (asks.protocol, asks.flags) = (protocol, asks.flags | Self::PROTOCOL);
+            narrow = narrow.with_protocol(protocol).with_flags(Self::PROTOCOL);
+        }
+        if let Some([remote, local]) = ask.ports {
+            (asks.remote_ports, asks.local_ports) = (remote, local);
+            narrow = narrow.with_flags(Self::PORTS);
         }
         match ask.remote {
             AddressMatch::Any => {}
             AddressMatch::V4(network, len) => {
-                (asks.remote, asks.prefix_len) = (network.to_bits(), len);
-                asks.flags |= Self::REMOTE;
+                asks.remote = network.to_bits();
+                narrow = narrow.with_prefix_len(len).with_flags(Self::REMOTE);
             }
-            AddressMatch::V6(..) => asks.flags |= Self::REMOTE | Self::IPV6,
+            AddressMatch::V6(..) => narrow = narrow.with_flags(Self::REMOTE | Self::IPV6),
         }
-        asks
+        Self { narrow, ..asks }
     }
 
+    /// The same with more flags.
+    const fn with_flags(self, flags: u8) -> Self {
+        Self { narrow: self.narrow.with_flags(flags), ..self }
+    }
+
+    #[inline(always)]
     const fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
+        self.narrow.0 & flag as u32 != 0
     }
 
     #[inline(always)]
     fn answer(&self, flow: &PacketFlow) -> Answer {
+        let [known, asked] = [flow.narrow.0, self.narrow.0];
+        let matters = Self::MATTERS[(asked & u32::from(Self::QFI | Self::PROTOCOL)) as usize];
+        if (known ^ asked) & matters != 0 {
+            return Answer::No;
+        }
+        if !self.has(Self::UNKNOWN | Self::REMOTE | Self::PORTS) {
+            return Answer::Yes;
+        }
         if self.has(Self::UNKNOWN) {
             return Answer::Unknown;
-        }
-        let other_qfi = self.qfi != ANY_QFI && flow.qfi != Some(self.qfi);
-        if other_qfi || (self.has(Self::PROTOCOL) && self.protocol != flow.protocol) {
-            return Answer::No;
         }
         if self.has(Self::REMOTE) {
             match (flow.remote, self.has(Self::IPV6)) {
                 (Some(_), true) | (None, false) => return Answer::No,
                 (None, true) => return Answer::Unknown,
                 (Some(remote), false) => {
-                    let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_len)).unwrap_or(0);
+                    let mask = u32::MAX.checked_shl(32 - self.narrow.prefix_len()).unwrap_or(0);
                     if (remote ^ self.remote) & mask != 0 {
                         return Answer::No;
                     }
@@ -202,14 +251,13 @@ impl LineMatch {
             }
         }
         if self.has(Self::PORTS) {
-            let within = |[low, high]: [u16; 2], port: u16| (low..=high).contains(&port);
+            let within = |[low, high]: [u16; 2], port: u16| (low <= port) & (port <= high);
             return match flow.ports {
-                FlowPorts::Known(remote, local)
-                    if within(self.remote_ports, remote) && within(self.local_ports, local) =>
-                {
-                    Answer::Yes
+                FlowPorts::Known(remote, local) => {
+                    let is_it = within(self.remote_ports, remote) & within(self.local_ports, local);
+                    if is_it { Answer::Yes } else { Answer::No }
                 }
-                FlowPorts::Known(..) | FlowPorts::None => Answer::No,
+                FlowPorts::None => Answer::No,
                 FlowPorts::Unknown => Answer::Unknown,
             };
         }
@@ -242,14 +290,13 @@ pub(super) fn of_rules(
 ) -> ArrayVec<Line, LINES_MAX> {
     let all = rules.iter().filter(|rule| rule.detection().is_met(direction)).flat_map(|rule| {
         let record = rule.view().record();
-        let unknown = || vec![LineMatch { flags: LineMatch::UNKNOWN, ..LineMatch::ANY }];
+        let unknown = || vec![LineMatch::ANY.with_flags(LineMatch::UNKNOWN)];
         let asks =
             asks_of(rule.detection()).map_or_else(unknown, |asks| asks.iter().map(LineMatch::of).collect());
         asks.into_iter().map(move |asks| match record {
             Some(record) => Line { asks, record: record.clone() },
             None => {
-                let asks = LineMatch { flags: asks.flags | LineMatch::CAREFUL, ..asks };
-                Line { asks, record: Record::empty(session, Flags(0)) }
+                Line { asks: asks.with_flags(LineMatch::CAREFUL), record: Record::empty(session, Flags(0)) }
             }
         })
     });

@@ -18,8 +18,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use self::fast_path::Flags;
-pub(crate) use self::fast_path::{CommonPath, FastPath, SimpleForward};
+pub(crate) use self::fast_path::{CommonForward, CommonPath, FastPath};
 use self::fold::CELLS_MAX;
+pub(crate) use self::folded::Meters;
 pub use self::form::{RecordForm, SlowPathCause};
 pub use self::lines::{FlowMatch, LINES_MAX};
 pub(crate) use self::lines::{FlowPorts, LineMemory, PacketFlow, asks_of};
@@ -224,8 +225,8 @@ impl Record {
 
     /// Whether packets take that way.
     #[inline(always)]
-    pub(crate) fn is_simple(&self, path: SimpleForward) -> bool {
-        self.flags.0 & path.told_by() == path.0
+    pub(crate) fn is_common(&self, forward: CommonForward) -> bool {
+        forward.is(self.flags)
     }
 
     /// Whether ports decide which of its rules a packet matches.

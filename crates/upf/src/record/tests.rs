@@ -77,7 +77,7 @@ fn rules_about_what_nobody_routes_leave_a_session_on_the_fast_path() {
 fn one_qfi_is_matched_on_the_fast_path() {
     let of_flow = |qfis| of_flows(1, qfis);
     let record = uplink(vec![of_flow(1 << 9)]);
-    assert!(is_fast(&record) && !record.is_simple(SimpleForward::UP));
+    assert!(is_fast(&record) && !record.is_common(CommonForward::SIMPLE_UP));
     assert_eq!(record.folded_qfi(), Some(9));
     assert!(!is_fast(&uplink(vec![of_flow(3)])), "two flows");
     let mut buffering = of_flow(1 << 9);
@@ -129,7 +129,7 @@ fn rates_and_a_guarantee_fold_and_unfold() {
             let record = uplink(vec![asked.clone()]);
             assert!(is_fast(&record), "{policers} {guarantee} {qfi:?}");
             assert_eq!(record.folded_qfi(), qfi);
-            let (held, guaranteed) = record.folded_policers();
+            let Meters { policers: held, guarantee: guaranteed, .. } = record.folded_meters();
             assert_eq!((held.len(), guaranteed), (policers, guarantee.then_some(90)));
             assert_eq!(record.folded_rates().len(), policers + usize::from(guarantee));
             if let Rules::One(action) = record.rules(&Tunnels::default()) {
@@ -154,12 +154,8 @@ fn lines_are_given_back_with_the_last_record_that_has_them() {
         let record = Record::new(SessionIndex(1), Direction::Uplink, SessionFacts::default(), rules);
         record.into_lines(&memory, None)
     };
-    let flow = |protocol| PacketFlow {
-        qfi: None,
-        protocol,
-        remote: Some(0x0a00_0001),
-        ports: FlowPorts::Known(53, 4000),
-    };
+    let ports = FlowPorts::Known(53, 4000);
+    let flow = |protocol| PacketFlow::new(None, protocol, Some(0x0a00_0001), ports);
     for _ in 0..100 {
         let first = lined();
         let again = first.clone();
