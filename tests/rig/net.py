@@ -95,15 +95,19 @@ class Namespace:
         self.children.append(child)
         return child
 
-    def socket(self, address: str, port: int) -> socket.socket:
-        """A UDP socket of this process in here: it stays where the thread was that opened it."""
+    def socket(self, address: str, port: int, raw: int | None = None) -> socket.socket:
+        """A UDP socket of this process in here: it stays where the thread was that opened it.
+
+        With `raw` it gets whole packets of that protocol instead.
+        """
 
         def open_here() -> socket.socket:
             with open(f"/run/netns/{self.name}") as space:
                 if _LIBC.setns(space.fileno(), CLONE_NEWNET) != 0:
                     raise NetError(f"setns: {os.strerror(ctypes.get_errno())}")
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            opened = socket.socket(family, socket.SOCK_DGRAM)
+            kind = socket.SOCK_DGRAM if raw is None else socket.SOCK_RAW
+            opened = socket.socket(family, kind, raw or 0)
             opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
             opened.bind((address, port))
             return opened

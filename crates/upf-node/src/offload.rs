@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use kaido_engine::{
     DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, PrefixRoute, Resolution,
@@ -11,17 +12,19 @@ use kaido_node::config::{Datapath, Prefix};
 use kaido_node::ports::Device;
 use kaido_upf::UpfDrop;
 use kaido_upf::lan::{Lan, LanId, Lans};
-use kaido_upf::node::{WorkerEvent, keys_max, policer_cells, usage_cells};
+use kaido_upf::node::{
+    LiveSettings, OuterSourcePort, TunnelSettings, WorkerEvent, keys_max, policer_cells, usage_cells,
+};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::tunnels::EncapTemplate;
 use kaido_upf_xdp::offload::{
     Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
     OffloadNextHop, OffloadRoute, ROUTES_MAX, Template,
 };
-use kaido_upf_xdp::{OffloadConfig, SharedOffload, ue_network_words};
+use kaido_upf_xdp::{OffloadConfig, OffloadFlags, SharedOffload, ue_network_words};
 
 use super::exits::Exits;
-use crate::config::{MssClampConfig, SourcePort, UpfConfig};
+use crate::config::UpfConfig;
 
 /// One template for each number of a tunnel shape; the hop towards its peer has the same number.
 const TEMPLATES_MAX: u32 = 1 << 16;
@@ -52,12 +55,19 @@ pub(super) fn config(config: &UpfConfig) -> OffloadConfig {
         policers_max: policer_cells(sessions_max),
         templates_max: TEMPLATES_MAX,
         hops_max: LANS + 2 * u32::try_from(config.network_instances.len()).unwrap_or(0),
-        fixed_source_port: config.gtpu.source_port == SourcePort::Fixed,
-        ecn: config.gtpu.ecn,
-        no_syn: *config.gtpu.mss_clamp.get_ref() != MssClampConfig::ByMtu(false),
+        flags: flags(&config.live()),
         ue_network_words: ue_network_words(config.node.ue_to_ue.into(), sessions_max),
         // The hash must be odd in every word, and known to nobody: the standard library's keys are random.
         seed: std::array::from_fn(|_| RandomState::new().build_hasher().finish() | 1),
+    }
+}
+
+/// What concerns every packet of the offload.
+fn flags(settings: &LiveSettings) -> OffloadFlags {
+    OffloadFlags {
+        fixed_source_port: settings.tunnels.source_port == OuterSourcePort::Fixed,
+        ecn: settings.tunnels.marking.ecn,
+        no_syn: settings.mss_clamp.is_some(),
     }
 }
 
@@ -102,6 +112,8 @@ pub(super) struct OffloadContext {
     pub(super) endpoints: Vec<IpAddr>,
     /// Network instances behind VLANs.
     pub(super) lans: Lans,
+    /// How packets into tunnels are made.
+    pub(super) tunnels: Arc<TunnelSettings>,
 }
 
 impl OffloadContext {
@@ -133,6 +145,14 @@ impl OffloadContext {
             redirect,
             ..Hop::default()
         })
+    }
+
+    /// The template of a tunnel shape; `None` of an endpoint that there is not.
+    fn template(&self, id: u32, encap: &EncapTemplate) -> Option<Template> {
+        let local = *self.endpoints.get(usize::from(encap.local.0))?;
+        let (tos, copied) = encap.class(&self.tunnels.marking);
+        let udp_checksum = self.tunnels.udp_checksums.computed(encap.peer);
+        Some(Template { local, peer: encap.peer, udp_checksum, tos, copied, hop: id })
     }
 
     fn exit(&self, port: PortId) -> Option<Exit> {
@@ -174,8 +194,8 @@ pub(super) struct XdpOffload {
     next_hops: NextHops,
     /// Generation of the next hops that the hops stand for.
     followed: u64,
-    /// Peers by the number of their template and hop.
-    peers: BTreeMap<u32, IpAddr>,
+    /// Tunnel shapes and templates by their number, which is that of the hop, too.
+    tunnels: BTreeMap<u32, (EncapTemplate, Template)>,
     /// The hops that are set.
     hops: BTreeMap<u32, Hop>,
     /// Numbers of the hops of what is routed.
@@ -195,7 +215,7 @@ impl XdpOffload {
             around,
             next_hops,
             followed: 0,
-            peers: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
             hops: BTreeMap::new(),
             routed: BTreeMap::new(),
             number_next: 0,
@@ -226,15 +246,13 @@ impl XdpOffload {
     }
 
     /// The template of a tunnel shape, made when first needed; `None` when it cannot be.
-    fn template(&mut self, id: u32, encap: &EncapTemplate, udp_checksum: bool) -> Option<u32> {
-        if self.peers.contains_key(&id) {
+    fn template(&mut self, id: u32, encap: &EncapTemplate) -> Option<u32> {
+        if self.tunnels.contains_key(&id) {
             return Some(id);
         }
-        let local = self.around.endpoints.get(usize::from(encap.local.0))?;
-        let EncapTemplate { peer, tos, copied, .. } = *encap;
-        let template = Template { local: *local, peer, udp_checksum, tos, copied, hop: id };
+        let template = self.around.template(id, encap)?;
         self.offload.with(|offload| offload.set_template(id, Some(&template))).ok()?;
-        self.peers.insert(id, encap.peer);
+        self.tunnels.insert(id, (*encap, template));
         let hop = self.around.hop(self.next_hops.resolve(encap.peer));
         self.set_hop(id, hop);
         Some(id)
@@ -242,8 +260,8 @@ impl XdpOffload {
 
     fn destination(&mut self, destination: &KernelDestination) -> Option<OffloadDestination> {
         Some(match *destination {
-            KernelDestination::Tunnel { id, encap, udp_checksum, teid } => {
-                let template = self.template(u32::try_from(id.index()).ok()?, &encap, udp_checksum)?;
+            KernelDestination::Tunnel { id, encap, teid } => {
+                let template = self.template(u32::try_from(id.index()).ok()?, &encap)?;
                 kaido_upf_xdp::tunnel(template, &encap, teid)
             }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
@@ -384,6 +402,25 @@ impl OffloadTarget for XdpOffload {
         self.offload.event()
     }
 
+    fn set_live(&mut self, settings: &LiveSettings) {
+        let Self { offload, around, tunnels, .. } = self;
+        around.tunnels = settings.tunnels.clone();
+        offload.with(|offload| {
+            offload.set_flags(flags(settings));
+            for (&id, (encap, known)) in tunnels {
+                let Some(template) = around.template(id, encap).filter(|template| template != known) else {
+                    continue;
+                };
+                // Its number and its ends are those that were taken before.
+                if let Err(error) = offload.set_template(id, Some(&template)) {
+                    tracing::error!(%error, "a tunnel of the kernel's datapath goes on as before");
+                    continue;
+                }
+                *known = template;
+            }
+        });
+    }
+
     fn follow_routes(&mut self) {
         let generation = self.next_hops.generation();
         if generation == self.followed {
@@ -391,7 +428,8 @@ impl OffloadTarget for XdpOffload {
         }
         // Before anything is resolved: what changes meanwhile is seen as a change.
         self.followed = generation;
-        for (id, peer) in self.peers.clone() {
+        let peers: Vec<_> = self.tunnels.iter().map(|(&id, (encap, _))| (id, encap.peer)).collect();
+        for (id, peer) in peers {
             let hop = self.around.hop(self.next_hops.resolve(peer));
             self.set_hop(id, hop);
         }
@@ -468,6 +506,7 @@ mod tests {
             ue_prefixes: Vec::new(),
             endpoints: Vec::new(),
             lans: Lans::new(lans),
+            tunnels: Arc::default(),
         }
     }
 

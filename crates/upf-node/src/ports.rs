@@ -17,10 +17,7 @@ use kaido_upf::control::Upf;
 use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
-use kaido_upf::node::{
-    EndpointScope, Instance, MssClamp, MssLimit, Node, NodeMemory, NodeSettings, OuterSourcePort, PortRole,
-    UdpChecksums,
-};
+use kaido_upf::node::{EndpointScope, Instance, Node, NodeMemory, NodeSettings, PortRole};
 use kaido_upf_xdp::offload::{FrameLosses, LeftTables, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
 use kaido_xdp::PinFolder;
@@ -33,7 +30,7 @@ use super::left::{self, LeftBehind};
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use super::store::NodeStore;
-use crate::config::{MssClampConfig, RestartConfig, Role, SourcePort, UpfConfig, UpfPort};
+use crate::config::{RestartConfig, Role, UpfConfig, UpfPort};
 
 /// Where control planes, scrapers and operators speak to the node. Where one listens on every address, those of ports are known anyway.
 fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
@@ -255,27 +252,11 @@ impl Ports {
             predefined: config.predefined(),
             instances,
             ports,
-            outer_source_port: match config.gtpu.source_port {
-                SourcePort::Entropy => OuterSourcePort::Entropy,
-                SourcePort::Fixed => OuterSourcePort::Fixed,
-            },
-            marking: config.gtpu.marking(),
-            udp_checksums: UdpChecksums {
-                ipv4: config.gtpu.udp_checksum_ipv4,
-                ipv6: !config.gtpu.udp_zero_checksum_ipv6,
-                peers: config
-                    .gtpu
-                    .peers
-                    .iter()
-                    .map(|peer| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum))
-                    .collect(),
-            },
             live: config.live(),
             fragments: FragmentSettings {
                 enabled: config.reassembly.enabled,
                 limits: config.base.reassembly.limits(),
             },
-            mss_clamp: mss_clamp(config),
             bind_gnb: config.gtpu.bind_gnb,
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
@@ -309,6 +290,7 @@ impl Ports {
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
             endpoints: settings.endpoints.clone(),
             lans: settings.lans.clone(),
+            tunnels: settings.live.tunnels.clone(),
         };
         let mut steerings = lock(self.opened.programs());
         let mut vlans: Vec<BTreeMap<Vlan, VlanRole>> = vec![BTreeMap::new(); steerings.len()];
@@ -542,14 +524,5 @@ fn n4_tunnels(
             tracing::warn!(%error, "GTP-U of control planes that only N4 leads to is not sent and not received");
             Ok(None)
         }
-    }
-}
-
-/// The largest TCP segments to be announced.
-fn mss_clamp(config: &UpfConfig) -> Option<MssLimit> {
-    match *config.gtpu.mss_clamp.get_ref() {
-        MssClampConfig::ByMtu(false) => None,
-        MssClampConfig::To(most) => Some(MssLimit::Fixed(MssClamp { ipv4: most, ipv6: most })),
-        MssClampConfig::ByMtu(true) => Some(MssLimit::ByMtu),
     }
 }

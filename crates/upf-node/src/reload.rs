@@ -1,7 +1,7 @@
 //! What a running user plane takes of its file when that is read again.
 //!
-//! What control planes and the control loop use can change, and what workers look up for few packets. What is in the records of
-//! sessions, or in settings that the fast path reads, cannot.
+//! What control planes and the control loop use can change, what workers look up for few packets, and what templates of tunnels are made
+//! of. What sessions and workers name by a number cannot: addresses, ports, network instances, and the ways out of them.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -16,14 +16,24 @@ use kaido_upf::node::LiveSettings;
 use crate::config::UpfConfig;
 use crate::ue_pools;
 
-const IN_SETTINGS: &str = "the workers read it without a lock from settings that they start with";
+const NUMBERED: &str = "sessions and workers name it by the place that it had at the start";
+const TUNNELS: &str = "from the next batch of each worker on, and from the next packet in the kernel";
 
 /// Which fields of a user plane's own can change.
 pub(crate) const RELOAD: &[ReloadRule] = &[
-    ReloadRule::restart("gtpu", IN_SETTINGS),
-    ReloadRule::restart("network_instance", IN_SETTINGS),
-    ReloadRule::restart("ethernet", IN_SETTINGS),
-    ReloadRule::restart("forwarding_policy", IN_SETTINGS),
+    ReloadRule::restart("gtpu", NUMBERED),
+    ReloadRule::changes("gtpu.source_port", TUNNELS),
+    ReloadRule::changes("gtpu.udp_checksum_ipv4", TUNNELS),
+    ReloadRule::changes("gtpu.udp_zero_checksum_ipv6", TUNNELS),
+    ReloadRule::changes("gtpu.peer", TUNNELS),
+    ReloadRule::changes("gtpu.ecn", TUNNELS),
+    ReloadRule::changes("gtpu.dscp", TUNNELS),
+    ReloadRule::changes("gtpu.qfi_dscp", TUNNELS),
+    ReloadRule::changes("gtpu.mss_clamp", TUNNELS),
+    ReloadRule::restart("gtpu.bind_gnb", "records of sessions are made of it"),
+    ReloadRule::restart("network_instance", NUMBERED),
+    ReloadRule::restart("ethernet", NUMBERED),
+    ReloadRule::restart("forwarding_policy", NUMBERED),
     ReloadRule::restart("predefined_rule", "sessions that use the rules have been made of them"),
     ReloadRule::changes(
         "gtpu.echo_interval_s",

@@ -26,6 +26,6 @@ mod steering;
 
 pub use abi::{Class, Counters, PREFIXES_MAX, Pass, TARGETS_MAX};
 pub use kaido_wire::rss::{teid_hash, ue_hash};
-pub use offload::{Offload, OffloadConfig, OffloadError};
+pub use offload::{Offload, OffloadConfig, OffloadError, OffloadFlags};
 pub use sessions::{MemoryError, SharedOffload, record, tunnel, ue_network_words};
 pub use steering::{Roles, SteerBy, Steering, SteeringConfig};

@@ -20,8 +20,8 @@ use kaido_wire::{EtherType, IpProtocol, MessageType, ethernet, gtpu, ipv4, udp};
 
 use crate::abi::{self, Config};
 use crate::offload::{
-    self, Hop, Offload, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadKey,
-    OffloadLine, OffloadMatch, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
+    self, Hop, Offload, OffloadConfig, OffloadDestination, OffloadDirection, OffloadError, OffloadFlags,
+    OffloadKey, OffloadLine, OffloadMatch, OffloadRecord, OffloadRule, Template, UsageCell, Vlan, VlanRole,
 };
 
 static OBJECT: &ObjectBytes<[u8]> = &ObjectBytes(*include_bytes!(concat!(env!("OUT_DIR"), "/speed.bpf.o")));
@@ -143,9 +143,7 @@ pub fn filled(sessions: u32, rules: Rules) -> Result<Offload, OffloadError> {
         policers_max: sessions.saturating_mul(rules.policers),
         templates_max: 1,
         hops_max: 2,
-        fixed_source_port: false,
-        ecn: true,
-        no_syn: false,
+        flags: OffloadFlags::default(),
         ue_network_words: 0,
         seed: [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93],
     })?;

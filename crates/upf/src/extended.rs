@@ -11,7 +11,7 @@ use crate::dropped::DropCount;
 use crate::ethernet::lan::EthernetLanId;
 use crate::ids::InstanceId;
 use crate::lan::LanId;
-use crate::tunnels::Tunnel;
+use crate::tunnels::{OuterClass, Tunnel};
 use kaido_n4::Proxying;
 
 /// What becomes of a packet from one UE to another of the same network instance.
@@ -35,10 +35,8 @@ pub struct PlainHeader {
     pub peer: IpAddr,
     /// UDP port of both ends.
     pub port: Option<u16>,
-    /// ToS or Traffic Class octet.
-    pub tos: u8,
-    /// The bits of that octet, none of them set in it, that each packet's own octet gives.
-    pub copied: u8,
+    /// How its ToS or Traffic Class octet is made.
+    pub class: OuterClass,
 }
 
 impl PlainHeader {

@@ -43,6 +43,7 @@ pub mod ids;
 pub mod key;
 pub mod lan;
 mod line_numbers;
+mod marking;
 mod monitoring;
 pub mod node;
 pub mod offload;

@@ -19,13 +19,14 @@ use kaido_table::{Domain, LineSlab, RegionError, Table};
 
 use self::control_planes::ControlPlaneInbox;
 pub use self::control_planes::ControlPlaneMessage;
-pub use self::live::{BufferLimits, LiveSettings};
-pub(crate) use self::live::{Live, LiveCopy};
+pub(crate) use self::live::Live;
+pub use self::live::{BufferLimits, LiveSettings, TunnelSettings};
 pub use self::mss::{MssClamp, MssLimit, TUNNEL_OVERHEAD_IPV4};
 pub use self::settings::{
-    DscpMarking, EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget,
-    PortRole, UdpChecksums,
+    EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget, PortRole,
+    UdpChecksums,
 };
+pub use crate::marking::DscpMarking;
 
 use crate::apps::{Applications, FlowEnds};
 use crate::buffered::BufferedBytes;
@@ -321,7 +322,7 @@ impl Node {
         let (events, receiver) = sync_channel(EVENTS_MAX);
         let node = Self {
             buffered: BufferedBytes::new(settings.live.buffer.bytes_max),
-            live: Live::new(settings.live),
+            live: Live::new(settings.live.clone()),
             tracer: Tracer::default(),
             fragments: Fragments::new(&settings.fragments),
             domain,

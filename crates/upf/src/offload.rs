@@ -19,7 +19,7 @@ use crate::action::{Action, Destination, N6Exit, UsageSlots};
 use crate::ids::{InstanceId, SessionIndex};
 use crate::key::{KeyParts, SessionKey};
 use crate::lan::LanId;
-use crate::node::{Node, NodeSettings, WorkerEvent};
+use crate::node::{LiveSettings, Node, NodeSettings, WorkerEvent};
 use crate::qos::Enforcement;
 use crate::record::{FlowMatch, LINES_MAX, Record, RuleList, RuleView, Rules, asks_of};
 use crate::tunnels::{EncapTemplate, EncapTemplateId};
@@ -51,6 +51,9 @@ pub trait OffloadTarget: fmt::Debug + Send {
 
     /// A threshold that was crossed in the kernel, each told once.
     fn event(&mut self) -> Option<WorkerEvent>;
+
+    /// Obeys other settings: once this has returned each packet meets these.
+    fn set_live(&mut self, settings: &LiveSettings);
 
     /// Brings next hops up to date with the node's routes and neighbours. Called often, and cheap when nothing changed.
     fn follow_routes(&mut self);
@@ -117,8 +120,6 @@ pub enum KernelDestination {
         id: EncapTemplateId,
         /// Its shape.
         encap: EncapTemplate,
-        /// UDP has a checksum: of all tunnels of the template, or of none.
-        udp_checksum: bool,
         /// The peer's TEID.
         teid: Teid,
     },
@@ -377,8 +378,7 @@ fn destination(
                 && encap.paging_policy.is_none()
                 && local.is_some_and(|local| local.is_ipv4() == encap.peer.is_ipv4());
             let id = tunnel.id.filter(|_| plain).ok_or(OffloadRefusal::TunnelHeader)?;
-            let udp_checksum = settings.udp_checksums.computed(encap.peer);
-            Ok(KernelDestination::Tunnel { id, encap, udp_checksum, teid: tunnel.teid })
+            Ok(KernelDestination::Tunnel { id, encap, teid: tunnel.teid })
         }
     }
 }

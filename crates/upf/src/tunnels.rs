@@ -11,7 +11,10 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use kaido_wire::PduSession;
 
 use crate::ids::EndpointId;
+use crate::marking::DscpMarking;
 use kaido_n4::{PagingPolicyIndicator, Qfi, Teid};
+
+pub use crate::marking::OuterClass;
 
 /// Shapes that have numbers; tunnels of further ones carry their shape with them.
 const ENCAP_TEMPLATES_MAX: u16 = u16::MAX;
@@ -61,10 +64,8 @@ pub struct EncapTemplate {
     pub paging_policy: Option<PagingPolicyIndicator>,
     /// The container's PDU type is uplink: the packet goes towards another UPF (N9).
     pub container_uplink: bool,
-    /// ToS or Traffic Class octet of the outer header.
-    pub tos: u8,
-    /// The bits of that octet, none of them set in it, that each packet's own octet gives.
-    pub copied: u8,
+    /// How the ToS or Traffic Class octet of the outer header is made.
+    pub class: OuterClass,
 }
 
 impl EncapTemplate {
@@ -77,9 +78,13 @@ impl EncapTemplate {
             reflective: false,
             paging_policy: None,
             container_uplink: false,
-            tos: 0,
-            copied: 0,
+            class: OuterClass::Fixed(0),
         }
+    }
+
+    /// The ToS or Traffic Class octet of the outer header, and the bits that each packet's own octet gives, none of them set in it.
+    pub fn class(&self, marking: &DscpMarking) -> (u8, u8) {
+        self.class.octet(marking, self.qfi)
     }
 
     /// The PDU session container that packets get.

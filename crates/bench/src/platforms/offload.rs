@@ -17,12 +17,14 @@ use kaido_engine::port::{Port, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::{Batch, FramePool, Function};
 use kaido_upf::control::Upf;
 use kaido_upf::lan::LanId;
-use kaido_upf::node::{Node, NodeSettings, WorkerEvent, keys_max, policer_cells, usage_cells};
+use kaido_upf::node::{
+    LiveSettings, Node, NodeSettings, TunnelSettings, WorkerEvent, keys_max, policer_cells, usage_cells,
+};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::tunnels::EncapTemplate;
 use kaido_upf_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
 use kaido_upf_xdp::{
-    Offload, OffloadConfig, Roles, SharedOffload, Steering, SteeringConfig, ue_network_words,
+    Offload, OffloadConfig, OffloadFlags, Roles, SharedOffload, Steering, SteeringConfig, ue_network_words,
 };
 use kaido_xdp::AttachMode;
 use serde::Serialize;
@@ -211,9 +213,7 @@ pub(crate) fn offload_config(settings: &NodeSettings) -> OffloadConfig {
         policers_max: 0,
         templates_max: TEMPLATES_MAX,
         hops_max: LAN_HOPS + 2 * lans,
-        fixed_source_port: false,
-        ecn: true,
-        no_syn: false,
+        flags: OffloadFlags::default(),
         ue_network_words: 0,
         seed: SEED,
     }
@@ -285,9 +285,11 @@ struct KernelTables {
 }
 
 impl KernelTables {
-    fn template(&mut self, id: u32, encap: &EncapTemplate, udp_checksum: bool) -> Option<u32> {
+    fn template(&mut self, id: u32, encap: &EncapTemplate) -> Option<u32> {
         if self.templates.insert(id) {
-            let EncapTemplate { peer, tos, copied, .. } = *encap;
+            let (peer, tunnels) = (encap.peer, TunnelSettings::default());
+            let (tos, copied) = encap.class(&tunnels.marking);
+            let udp_checksum = tunnels.udp_checksums.computed(peer);
             let template = Template { local: N3.into(), peer, udp_checksum, tos, copied, hop: N3_HOP };
             self.tables.with(|offload| offload.set_template(id, Some(&template))).ok()?;
         }
@@ -296,8 +298,8 @@ impl KernelTables {
 
     fn destination(&mut self, destination: &KernelDestination) -> Option<OffloadDestination> {
         Some(match *destination {
-            KernelDestination::Tunnel { id, encap, udp_checksum, teid } => {
-                let template = self.template(u32::try_from(id.index()).ok()?, &encap, udp_checksum)?;
+            KernelDestination::Tunnel { id, encap, teid } => {
+                let template = self.template(u32::try_from(id.index()).ok()?, &encap)?;
                 kaido_upf_xdp::tunnel(template, &encap, teid)
             }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
@@ -329,6 +331,8 @@ impl OffloadTarget for KernelTables {
     fn event(&mut self) -> Option<WorkerEvent> {
         self.tables.event()
     }
+
+    fn set_live(&mut self, _: &LiveSettings) {}
 
     fn follow_routes(&mut self) {}
 

@@ -23,10 +23,11 @@ mod rss;
 mod sharing;
 mod worker_lane;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kaido_engine::{FramePool, OwnedPool};
-use kaido_upf::node::{NodeSettings, UdpChecksums};
+use kaido_upf::node::{LiveSettings, NodeSettings, TunnelSettings, UdpChecksums};
 
 pub use self::beside::{Baseline, BesideResult, CpuCost};
 pub(crate) use self::cpu::CpuTicks;
@@ -113,12 +114,11 @@ pub fn frame_bytes_sent(family: Family, direction: Direction, shape: Shape, fram
 }
 
 fn point_settings(plan: &PointPlan) -> NodeSettings {
+    let (ipv4, ipv6) = (plan.udp_checksum, plan.udp_checksum);
+    let udp_checksums = UdpChecksums { ipv4, ipv6, ..UdpChecksums::default() };
+    let tunnels = TunnelSettings { udp_checksums, ..TunnelSettings::default() };
     NodeSettings {
-        udp_checksums: UdpChecksums {
-            ipv4: plan.udp_checksum,
-            ipv6: plan.udp_checksum,
-            ..UdpChecksums::default()
-        },
+        live: LiveSettings { tunnels: Arc::new(tunnels), ..LiveSettings::default() },
         workers_share_sessions: plan.workers > 1,
         ..settings(plan.family, plan.shape, plan.sessions)
     }

@@ -262,11 +262,12 @@ impl Vector {
         let mut rig = Rig::bare(NodeSettings {
             endpoints: self.port("n3").addresses.clone(),
             ports: roles.collect(),
-            outer_source_port: match self.node.outer_source_port.as_str() {
-                "entropy" => OuterSourcePort::Entropy,
-                _ => OuterSourcePort::Fixed,
-            },
-            ..upf::settings()
+            ..upf::with_tunnels(|tunnels| {
+                tunnels.source_port = match self.node.outer_source_port.as_str() {
+                    "entropy" => OuterSourcePort::Entropy,
+                    _ => OuterSourcePort::Fixed,
+                }
+            })
         });
         let port_of = |name: &str| if name == "n3" { N3 } else { N6 };
         rig.routes.set_routes(self.node.routes.iter().map(|route| {

@@ -5,7 +5,8 @@ use kaido_node::config::{Datapath, Driver, PortConfig, Spanned};
 use kaido_node::config::{FRAMES_MIN, QueueMode, WORKERS_MAX};
 
 use super::gtpu::MSS_MIN;
-use super::{MssClampConfig, SteerBy, UePoolConfig, UpfConfig, UpfPort};
+use super::gtpu::MssClampConfig;
+use super::{SteerBy, UePoolConfig, UpfConfig, UpfPort};
 use crate::config::Role;
 
 /// Everything that is wrong with a user plane's sections and fields.

@@ -9,7 +9,7 @@ use kaido_node::config::or_zero;
 use kaido_node::config::{Prefix, Spanned, unplaced};
 use kaido_upf::echo::EchoSettings;
 use kaido_upf::fragment::Oversize;
-use kaido_upf::node::DscpMarking;
+use kaido_upf::node::{DscpMarking, MssClamp, MssLimit, OuterSourcePort, TunnelSettings, UdpChecksums};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,8 @@ pub(crate) struct GtpuConfig {
     /// told. `fragment-outer`: into tunnels, the tunnel's own packet is cut, whatever is in it. `icmp`: never cut.
     pub(crate) oversize: OversizeConfig,
     /// Lower the MSS that TCP connections of UEs announce, both ways: to this many octets, or with `true` to what the smallest MTU of
-    /// the ports leaves behind the tunnel's headers. Sessions then stay with the workers, whatever `node.datapath` says.
+    /// the ports leaves behind the tunnel's headers. Packets that open connections then are the workers', whatever `node.datapath`
+    /// says.
     pub(crate) mss_clamp: Spanned<MssClampConfig>,
     /// Take uplink G-PDUs of a session only from the gNBs into whose tunnels its downlink goes now; from any while none is known.
     /// Others are dropped (`gnb_mismatch`). Their uplink stays with the workers, whatever `node.datapath` says. A gNB that sends from
@@ -120,7 +121,7 @@ impl Default for GtpuConfig {
 
 impl GtpuConfig {
     /// How the ToS or Traffic Class octet of outer headers is made. What [`check_marking`] finds fault with is left out.
-    pub(crate) fn marking(&self) -> DscpMarking {
+    fn marking(&self) -> DscpMarking {
         let mut dscp_of_qfi = [None; QFIS];
         for (qfi, dscp) in &self.qfi_dscp {
             let place = qfi.get_ref().parse().ok().and_then(|qfi: usize| dscp_of_qfi.get_mut(qfi));
@@ -129,6 +130,32 @@ impl GtpuConfig {
             }
         }
         DscpMarking { ecn: self.ecn, copies_dscp: self.dscp == DscpConfig::Copy, dscp_of_qfi }
+    }
+
+    /// How packets into tunnels are made.
+    pub(crate) fn tunnels(&self) -> TunnelSettings {
+        let peer = |peer: &GtpuPeerConfig| (peer.prefix.addr, peer.prefix.len, peer.udp_checksum);
+        TunnelSettings {
+            source_port: match self.source_port {
+                SourcePort::Entropy => OuterSourcePort::Entropy,
+                SourcePort::Fixed => OuterSourcePort::Fixed,
+            },
+            marking: self.marking(),
+            udp_checksums: UdpChecksums {
+                ipv4: self.udp_checksum_ipv4,
+                ipv6: !self.udp_zero_checksum_ipv6,
+                peers: self.peers.iter().map(peer).collect(),
+            },
+        }
+    }
+
+    /// The largest TCP segments to be announced.
+    pub(crate) fn mss_clamp(&self) -> Option<MssLimit> {
+        match *self.mss_clamp.get_ref() {
+            MssClampConfig::ByMtu(false) => None,
+            MssClampConfig::To(most) => Some(MssLimit::Fixed(MssClamp { ipv4: most, ipv6: most })),
+            MssClampConfig::ByMtu(true) => Some(MssLimit::ByMtu),
+        }
     }
 
     /// How the user plane manages its paths.

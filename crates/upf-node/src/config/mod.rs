@@ -15,6 +15,7 @@ mod qos;
 mod store;
 mod vlan;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kaido_node::config::{Base, FilePart, PortConfig, Prefix, Spanned, unplaced};
@@ -34,7 +35,6 @@ use self::predefined::PredefinedRuleConfig;
 use self::qos::QosConfig;
 
 pub(crate) use self::event_exposure::EventExposureConfig;
-pub(crate) use self::gtpu::{MssClampConfig, SourcePort};
 pub(crate) use self::node::{SteerBy, UpfNode};
 pub(crate) use self::otlp::OtlpConfig;
 pub(crate) use self::port::{Role, UpfPort};
@@ -134,6 +134,8 @@ impl UpfConfig {
             answers_per_second: self.node.answers_per_second,
             oversize: self.gtpu.oversize.into(),
             echo: self.gtpu.echo(),
+            tunnels: Arc::new(self.gtpu.tunnels()),
+            mss_clamp: self.gtpu.mss_clamp(),
         }
     }
 

@@ -195,7 +195,7 @@ pub(crate) struct Globals {
     pub(crate) seed: [u64; 4],
     pub(crate) policers_began: AtomicU64,
     pub(crate) buckets: u32,
-    pub(crate) flags: u32,
+    pub(crate) flags: AtomicU32,
     pub(crate) own: [AtomicU64; OWN_WORDS],
     pub(crate) routes_at: AtomicU32,
     pub(crate) groups: [AtomicU32; SCOPES],

@@ -69,12 +69,8 @@ pub struct OffloadConfig {
     pub templates_max: u32,
     /// Next hops.
     pub hops_max: u32,
-    /// The outer source port is always 2152; else it carries the flow's entropy (TS 29.281 4.4.2.0).
-    pub fixed_source_port: bool,
-    /// Congestion marks of outer headers go over to the packet inside.
-    pub ecn: bool,
-    /// TCP segments that open a connection are the engine's, which lowers the MSS that they announce.
-    pub no_syn: bool,
+    /// What concerns every packet.
+    pub flags: OffloadFlags,
     /// Words of [`Offload::leak_ue_networks`], a power of two: packets to the networks noted there are the engine's. Zero: none are
     /// noted, and packets from UE to UE are routed as any others.
     pub ue_network_words: u32,
@@ -90,6 +86,31 @@ impl OffloadConfig {
             + of(self.groups_max, size_of::<abi::RawGroup>())
             + of(self.usage_cells_max, size_of::<Cell>())
             + of(self.policers_max, size_of::<Policer>())
+    }
+}
+
+/// What concerns every packet, and may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffloadFlags {
+    /// The outer source port is always 2152; else it carries the flow's entropy (TS 29.281 4.4.2.0).
+    pub fixed_source_port: bool,
+    /// Congestion marks of outer headers go over to the packet inside.
+    pub ecn: bool,
+    /// TCP segments that open a connection are the engine's, which lowers the MSS that they announce.
+    pub no_syn: bool,
+}
+
+impl OffloadFlags {
+    fn bits(self) -> u32 {
+        let port_fixed = if self.fixed_source_port { abi::PORT_FIXED } else { 0 };
+        let no_syn = if self.no_syn { abi::NO_SYN } else { 0 };
+        port_fixed | no_syn | if self.ecn { abi::ECN } else { 0 }
+    }
+}
+
+impl Default for OffloadFlags {
+    fn default() -> Self {
+        Self { fixed_source_port: false, ecn: true, no_syn: false }
     }
 }
 
@@ -201,9 +222,6 @@ impl Offload {
             events: Events::create()?,
             grace: Grace::create("offload_readers")?,
         };
-        let port_fixed = if config.fixed_source_port { abi::PORT_FIXED } else { 0 };
-        let no_syn = if config.no_syn { abi::NO_SYN } else { 0 };
-        let flags = port_fixed | no_syn | if config.ecn { abi::ECN } else { 0 };
         let ue_shift =
             config.ue_network_words.checked_ilog2().map_or(0, |words| u64::BITS - u64::BITS.ilog2() - words);
         // SAFETY: no program has the map yet.
@@ -211,10 +229,17 @@ impl Offload {
             let globals = fast.globals.at(0).as_ptr();
             (&raw mut (*globals).seed).write(config.seed);
             (&raw mut (*globals).buckets).write(fast.table.buckets().len());
-            (&raw mut (*globals).flags).write(flags);
             (&raw mut (*globals).ue_shift).write(ue_shift);
         }
+        fast.set_flags(config.flags);
         Ok(fast)
+    }
+
+    /// Changes what concerns every packet.
+    pub fn set_flags(&self, flags: OffloadFlags) {
+        // SAFETY: programs read it, and nobody else writes.
+        let place = unsafe { &(*self.globals.at(0).as_ptr()).flags };
+        place.store(flags.bits(), Ordering::Relaxed);
     }
 
     /// Puts a record under a key. One that is there is replaced: each packet sees the old or the new, and once this has returned

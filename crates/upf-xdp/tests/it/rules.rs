@@ -14,7 +14,7 @@ use kaido_upf_xdp::offload::{
     OffloadMatch, OffloadRecord, OffloadRule, PassReason, UsageCell,
 };
 use kaido_upf_xdp::{
-    Offload, OffloadConfig, OffloadError, Roles, Steering, SteeringConfig, ue_network_words,
+    Offload, OffloadConfig, OffloadError, OffloadFlags, Roles, Steering, SteeringConfig, ue_network_words,
 };
 use kaido_xdp::Action;
 
@@ -340,7 +340,8 @@ fn where_ues_are_kept_apart_packets_to_their_networks_are_the_engines() {
 
 #[test]
 fn where_mss_are_lowered_syns_are_the_engines() {
-    let config = OffloadConfig { no_syn: true, ..tables::config(64, true) };
+    let flags = OffloadFlags { fixed_source_port: true, no_syn: true, ..OffloadFlags::default() };
+    let config = OffloadConfig { flags, ..tables::config(64, true) };
     with_config("where_mss_are_lowered_syns_are_the_engines", &config, |mut node| {
         node.put(vec![line(OffloadMatch::default(), 1)]);
         let tcp = |flags: u8| {
@@ -351,5 +352,10 @@ fn where_mss_are_lowered_syns_are_the_engines() {
         assert_eq!(node.send(&tcp(0x10)), Ok(true));
         assert_eq!(node.send(&tcp(0x12)), Err(PassReason::Syn));
         assert_eq!(node.send(&to(9, DNS, 53)), Ok(true));
+        // It may change while packets come.
+        for no_syn in [false, true] {
+            node.path.set_flags(OffloadFlags { no_syn, ..flags });
+            assert_eq!(node.send(&tcp(0x12)), if no_syn { Err(PassReason::Syn) } else { Ok(true) });
+        }
     });
 }

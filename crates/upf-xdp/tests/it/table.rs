@@ -10,7 +10,7 @@ use kaido_upf_xdp::offload::{
     OffloadRule, UsageCell,
 };
 use kaido_upf_xdp::speed::{Rules, Speed, filled, records};
-use kaido_upf_xdp::{Offload, OffloadConfig};
+use kaido_upf_xdp::{Offload, OffloadConfig, OffloadFlags};
 
 use crate::rig;
 use crate::rig::tables;
@@ -46,9 +46,7 @@ fn keys_that_move_about_are_each_there_once() {
             policers_max: 0,
             templates_max: 1,
             hops_max: 2,
-            fixed_source_port: false,
-            ecn: true,
-            no_syn: false,
+            flags: OffloadFlags::default(),
             ue_network_words: 0,
             seed: [3, 5, 7, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 32 | 1),
         })

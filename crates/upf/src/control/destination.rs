@@ -4,7 +4,7 @@ use super::ruleset::RuleSet;
 use super::tunnel_ends::{domain, tunnel_ends};
 use crate::action::Destination;
 use crate::node::Node;
-use crate::tunnels::EncapTemplate;
+use crate::tunnels::{EncapTemplate, OuterClass};
 use kaido_n4::{Cause, Far, Interface, Pdr, Qer, Qfi, Rejection, RuleId};
 
 /// IE types named as offending (TS 29.244 8.1.1).
@@ -53,7 +53,6 @@ pub(super) fn destination(
     let of_far = || from_control_plane.then(|| shared_qfi(rules, far)).flatten();
     let unnamed = || to_access.then(|| uplink_qfi(rules).or_else(of_far)).flatten();
     let qfi = if to_control_plane { None } else { marked_qfi(rules, qers).or_else(unnamed) };
-    let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, qfi);
     let encap = EncapTemplate {
         peer,
         local,
@@ -61,8 +60,7 @@ pub(super) fn destination(
         reflective: qers.iter().any(|qer| qer.reflective),
         paging_policy: qers.iter().find_map(|qer| qer.paging_policy),
         container_uplink: !to_access,
-        tos,
-        copied,
+        class: OuterClass::Marked(forwarding.transport_level_marking),
     };
     Ok(Destination::Tunnel(node.tunnels.tunnel(encap, creation.teid)))
 }

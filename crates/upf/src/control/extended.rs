@@ -14,7 +14,7 @@ use crate::extended::{Egress, EthernetRule, Exit, ExtendedActions, PlainHeader};
 use crate::ids::InstanceId;
 use crate::lan::LanId;
 use crate::node::{Node, PolicyTarget};
-use crate::tunnels::{EncapTemplate, Tunnel};
+use crate::tunnels::{EncapTemplate, OuterClass, Tunnel};
 use crate::ue::Direction;
 use kaido_n4::{
     Cause, ChooseOr, Far, ForwardingParameters, Interface, Pdr, Rejection, RuleId, Steering, UeIpAddress,
@@ -179,8 +179,8 @@ fn leaving(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<
             let detail = "the node has no address of the header's family there";
             refuse(far, Cause::RuleCreationOrModificationFailure, ie::OUTER_HEADER_CREATION, detail)
         })?;
-        let (tos, copied) = node.settings.marking.outer(forwarding.transport_level_marking, None);
-        Ok(PlainHeader { own, peer: header.peer, port: header.port, tos, copied })
+        let class = OuterClass::Marked(forwarding.transport_level_marking);
+        Ok(PlainHeader { own, peer: header.peer, port: header.port, class })
     });
     Ok(Some(Egress { header: header.transpose()?, exit }))
 }
@@ -209,8 +209,8 @@ fn copies(node: &Node, far: &Far) -> Result<Box<[Tunnel]>, Rejection> {
             let cause = Cause::RuleCreationOrModificationFailure;
             return Err(refuse(far, cause, ie::DUPLICATING_PARAMETERS, detail));
         };
-        let tos = copy.transport_level_marking.unwrap_or(0);
-        let encap = EncapTemplate { tos, ..EncapTemplate::plain(peer, local) };
+        let class = OuterClass::Fixed(copy.transport_level_marking.unwrap_or(0));
+        let encap = EncapTemplate { class, ..EncapTemplate::plain(peer, local) };
         Ok(node.tunnels.tunnel(encap, copy.tunnel.teid))
     });
     tunnels.collect()

@@ -16,7 +16,7 @@ use litemap::LiteMap;
 
 use super::Upf;
 use crate::key::SessionKey;
-use crate::node::{Node, WorkerEvent};
+use crate::node::{LiveSettings, Node, WorkerEvent};
 use crate::offload::{KernelKey, KernelRecord, OffloadRefusal, OffloadTarget};
 use crate::record::Record;
 use kaido_n4::{OuterHeaderCreation, Seid};
@@ -113,6 +113,10 @@ impl Kernel {
 
     pub(super) fn end_marker(&mut self, creation: OuterHeaderCreation, now: SystemTime) {
         self.later.push_back((now + AFTERWARDS, DelayedWork::EndMarker(creation)));
+    }
+
+    pub(super) fn set_live(&mut self, settings: &LiveSettings) {
+        self.path.set_live(settings);
     }
 
     pub(super) fn event(&mut self) -> Option<WorkerEvent> {

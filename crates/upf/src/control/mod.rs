@@ -231,6 +231,9 @@ impl Upf {
     /// Has control and workers obey other settings, each from its next turn on.
     pub fn set_live(&mut self, settings: LiveSettings) {
         self.remote_fteids.paths.set(settings.echo);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.set_live(&settings);
+        }
         self.node.set_live(settings);
     }
 

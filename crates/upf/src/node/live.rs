@@ -1,11 +1,14 @@
 //! Settings that change while the node runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::mss::MssLimit;
+use super::settings::{OuterSourcePort, UdpChecksums};
 use crate::echo::EchoSettings;
 use crate::fragment::Oversize;
+use crate::marking::DscpMarking;
 use crate::qos::WINDOW_DEFAULT;
 
 /// How much waits for idle UEs.
@@ -35,8 +38,21 @@ impl Default for BufferLimits {
     }
 }
 
-/// What may change while the node runs: nothing is made of it beforehand, and no packet of the fast path needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How packets into tunnels are made. Workers and the kernel's datapath make templates of it, which are few and made anew when it
+/// changes: records of sessions say nothing of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelSettings {
+    /// Choice of the outer source port.
+    pub source_port: OuterSourcePort,
+    /// How the ToS or Traffic Class octet of outer headers is made, and what becomes of it.
+    pub marking: DscpMarking,
+    /// Whether outer UDP checksums are computed or zero.
+    pub udp_checksums: UdpChecksums,
+}
+
+/// What may change while the node runs: no record of a session is made of it. What packets of the fast path need of it, workers have
+/// made ready beforehand.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSettings {
     /// How much waits for idle UEs.
     pub buffer: BufferLimits,
@@ -50,6 +66,10 @@ pub struct LiveSettings {
     pub oversize: Oversize,
     /// GTP-U path management. Whether there is any does not change.
     pub echo: EchoSettings,
+    /// Packets into tunnels, and out of them.
+    pub tunnels: Arc<TunnelSettings>,
+    /// Largest TCP segments that may be announced, both ways.
+    pub mss_clamp: Option<MssLimit>,
 }
 
 impl Default for LiveSettings {
@@ -61,23 +81,18 @@ impl Default for LiveSettings {
             answers_per_second: 100,
             oversize: Oversize::default(),
             echo: EchoSettings::default(),
+            tunnels: Arc::default(),
+            mss_clamp: None,
         }
     }
 }
 
-/// The settings of now, which workers keep a copy of.
+/// The settings of now, which workers keep a copy of in their [`NodeSettings`](super::NodeSettings).
 #[derive(Debug)]
 pub(crate) struct Live {
     settings: Mutex<LiveSettings>,
     /// Moves when they change.
     generation: AtomicU64,
-}
-
-/// A worker's copy.
-#[derive(Debug)]
-pub(crate) struct LiveCopy {
-    settings: LiveSettings,
-    generation: u64,
 }
 
 impl Live {
@@ -90,7 +105,7 @@ impl Live {
     }
 
     pub(crate) fn get(&self) -> LiveSettings {
-        *self.lock()
+        self.lock().clone()
     }
 
     pub(crate) fn set(&self, settings: LiveSettings) {
@@ -100,24 +115,14 @@ impl Live {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn copy(&self) -> LiveCopy {
-        let settings = self.lock();
-        LiveCopy { settings: *settings, generation: self.generation.load(Ordering::Relaxed) }
-    }
-}
-
-impl LiveCopy {
-    pub(crate) fn get(&self) -> &LiveSettings {
-        &self.settings
-    }
-
-    /// Follows the settings of now; whether they have changed since.
-    pub(crate) fn follow(&mut self, live: &Live) -> bool {
-        let has_changed = live.generation.load(Ordering::Relaxed) != self.generation;
-        if has_changed {
-            *self = live.copy();
+    /// The settings of now, where they have changed since that generation, which becomes theirs.
+    pub(crate) fn newer_than(&self, generation: &mut u64) -> Option<LiveSettings> {
+        if self.generation.load(Ordering::Relaxed) == *generation {
+            return None;
         }
-        has_changed
+        let settings = self.lock();
+        *generation = self.generation.load(Ordering::Relaxed);
+        Some(settings.clone())
     }
 }
 
@@ -128,12 +133,11 @@ mod tests {
     #[test]
     fn a_copy_follows_once() {
         let live = Live::new(LiveSettings::default());
-        let mut copy = live.copy();
-        assert!(!copy.follow(&live));
+        let mut generation = 0;
+        assert_eq!(live.newer_than(&mut generation), None);
         let other = LiveSettings { answers_per_second: 7, ..live.get() };
-        live.set(other);
-        assert_ne!(*copy.get(), other);
-        assert!(copy.follow(&live) && !copy.follow(&live));
-        assert_eq!((*copy.get(), live.get()), (other, other));
+        live.set(other.clone());
+        assert_eq!(live.newer_than(&mut generation), Some(other.clone()));
+        assert_eq!((live.newer_than(&mut generation), live.get()), (None, other));
     }
 }

@@ -18,21 +18,6 @@ pub enum MssLimit {
     ByMtu,
 }
 
-impl MssLimit {
-    /// What it comes to with these ports; `None` where there are none.
-    pub(crate) fn clamp(self, settings: &NodeSettings) -> Option<MssClamp> {
-        if let Self::Fixed(most) = self {
-            return Some(most);
-        }
-        let is_ipv6 = settings.endpoints.iter().any(IpAddr::is_ipv6);
-        let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
-        let carrying = settings.ports.iter().filter(|port| port.gtpu || port.instance.is_some());
-        let room = |port: &PortRole| port.mtu.saturating_sub(if port.gtpu { overhead } else { 0 });
-        let mtu = carrying.map(room).min()?;
-        Some(MssClamp::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
-    }
-}
-
 /// Largest segments to be announced over each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MssClamp {
@@ -43,6 +28,19 @@ pub struct MssClamp {
 }
 
 impl MssClamp {
+    /// What the settings come to with their ports; `None` where segments are not looked at, or there are no ports.
+    pub(crate) fn of(settings: &NodeSettings) -> Option<Self> {
+        if let MssLimit::Fixed(most) = settings.live.mss_clamp? {
+            return Some(most);
+        }
+        let is_ipv6 = settings.endpoints.iter().any(IpAddr::is_ipv6);
+        let overhead = if is_ipv6 { TUNNEL_OVERHEAD_IPV6 } else { TUNNEL_OVERHEAD_IPV4 };
+        let carrying = settings.ports.iter().filter(|port| port.gtpu || port.instance.is_some());
+        let room = |port: &PortRole| port.mtu.saturating_sub(if port.gtpu { overhead } else { 0 });
+        let mtu = carrying.map(room).min()?;
+        Some(Self::for_mtu(u16::try_from(mtu).unwrap_or(u16::MAX)))
+    }
+
     /// What fits into packets of `mtu` octets without IP options and TCP options (RFC 9293 3.7.1).
     #[must_use]
     pub const fn for_mtu(mtu: u16) -> Self {

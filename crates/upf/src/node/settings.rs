@@ -4,17 +4,15 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use kaido_engine::PortId;
-use kaido_wire::ecn;
 
 use super::live::LiveSettings;
-use super::mss::MssLimit;
 use crate::ethernet::EthernetSettings;
 use crate::extended::UeToUe;
 use crate::fragment::FragmentSettings;
 use crate::ids::{EndpointId, InstanceId};
 use crate::lan::Lans;
 use crate::prefix::is_within;
-use kaido_n4::{Interface, NetworkInstance, PredefinedRule, Qfi};
+use kaido_n4::{Interface, NetworkInstance, PredefinedRule};
 
 /// A network instance: a UE address space behind one or more ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,35 +47,6 @@ pub struct EndpointScope {
     pub instance: Option<String>,
     /// The port's subnet: address and prefix length.
     pub subnet: Option<(IpAddr, u8)>,
-}
-
-/// How the ToS or Traffic Class octet of packets into tunnels is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DscpMarking {
-    /// Congestion marks go over, into tunnels and out of them (RFC 6040 normal mode). Without it outer headers are Not-ECT, and
-    /// marks on them count for nothing.
-    pub ecn: bool,
-    /// Outer headers take the packet's own DSCP, where neither a FAR nor the QFI says another (RFC 2983).
-    pub copies_dscp: bool,
-    /// DSCP by QFI, 0 to 63 each.
-    pub dscp_of_qfi: [Option<u8>; 64],
-}
-
-impl Default for DscpMarking {
-    fn default() -> Self {
-        Self { ecn: true, copies_dscp: false, dscp_of_qfi: [None; 64] }
-    }
-}
-
-impl DscpMarking {
-    /// The outer octet, and the bits of the packet's own that go over into it, of a FAR's Transport Level Marking and a QFI.
-    pub(crate) fn outer(&self, marking: Option<u8>, qfi: Option<Qfi>) -> (u8, u8) {
-        let of_qfi = |qfi: Qfi| self.dscp_of_qfi.get(usize::from(qfi.0)).copied().flatten();
-        let dscp = marking.or_else(|| qfi.and_then(of_qfi).map(|dscp| dscp << 2));
-        let copied_dscp = if self.copies_dscp && dscp.is_none() { !ecn::MASK } else { 0 };
-        let copied = copied_dscp | if self.ecn { ecn::MASK } else { 0 };
-        (dscp.unwrap_or(0) & !ecn::MASK, copied)
-    }
 }
 
 /// How the outer UDP source port is chosen (TS 29.281 4.4.2.0 leaves it to the sender).
@@ -152,12 +121,6 @@ pub struct NodeSettings {
     pub ports: Vec<PortRole>,
     /// Rules that control planes switch on by name.
     pub predefined: Vec<PredefinedRule>,
-    /// Choice of the outer source port.
-    pub outer_source_port: OuterSourcePort,
-    /// How the ToS or Traffic Class octet of outer headers is made, and what becomes of it.
-    pub marking: DscpMarking,
-    /// Whether outer UDP checksums are computed or zero.
-    pub udp_checksums: UdpChecksums,
     /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
     pub workers_share_sessions: bool,
     /// What becomes of packets from UE to UE.
@@ -176,8 +139,6 @@ pub struct NodeSettings {
     pub live: LiveSettings,
     /// Fragments that wait for their rest.
     pub fragments: FragmentSettings,
-    /// Largest TCP segments that may be announced, both ways.
-    pub mss_clamp: Option<MssLimit>,
     /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes.
     pub bind_gnb: bool,
 }
@@ -191,9 +152,6 @@ impl Default for NodeSettings {
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
             predefined: Vec::new(),
-            outer_source_port: OuterSourcePort::default(),
-            marking: DscpMarking::default(),
-            udp_checksums: UdpChecksums::default(),
             workers_share_sessions: true,
             ue_to_ue: UeToUe::default(),
             lans: Lans::default(),
@@ -203,7 +161,6 @@ impl Default for NodeSettings {
             recovery: None,
             live: LiveSettings::default(),
             fragments: FragmentSettings::default(),
-            mss_clamp: None,
             bind_gnb: false,
         }
     }

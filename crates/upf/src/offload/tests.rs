@@ -4,11 +4,11 @@ use super::*;
 use crate::action::CountScope;
 use crate::extended::{Egress, Exit, ExtendedActions, PlainHeader};
 use crate::ids::EndpointId;
-use crate::node::{Instance, UdpChecksums};
+use crate::node::Instance;
 use crate::qos::{Enforcement, PolicerSlot};
 use crate::record::SessionFacts;
 use crate::rule::{Detection, FilteredRule};
-use crate::tunnels::Tunnel;
+use crate::tunnels::{OuterClass, Tunnel};
 use crate::usage::UsageSlot;
 use kaido_n4::{
     AddressMatch, ApplyAction, FramedRoute, Ipv6Prefix, PagingPolicyIndicator, PdrId, Qfi, SdfFilter,
@@ -19,11 +19,9 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn node() -> Arc<Node> {
-    let peer_with_checksum = (ip("10.3.0.64"), 26, true);
     let settings = NodeSettings {
         endpoints: vec![ip("fd00:3::1"), ip("10.3.0.1")],
         instances: vec![Instance { name: None }],
-        udp_checksums: UdpChecksums { peers: vec![peer_with_checksum], ..UdpChecksums::default() },
         sessions_max: 16,
         ..NodeSettings::default()
     };
@@ -49,7 +47,7 @@ impl Rule {
     fn downlink(node: &Node, peer: &str, local: u8) -> Self {
         let encap = EncapTemplate {
             qfi: Some(Qfi(9)),
-            tos: 0xb8,
+            class: OuterClass::Fixed(0xb8),
             ..EncapTemplate::plain(ip(peer), EndpointId(local))
         };
         let mut usage = UsageSlots::default();
@@ -139,11 +137,11 @@ fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
     let node = node();
     let down = Rule::downlink(&node, "10.3.0.2", 1);
     let Destination::Tunnel(Tunnel { encap, id: Some(id), teid }) = down.destination else { unreachable!() };
-    let tunnel = KernelDestination::Tunnel { id, encap, udp_checksum: false, teid };
+    let tunnel = KernelDestination::Tunnel { id, encap, teid };
     assert_eq!(down.translated(&node), Ok(of_one(Direction::Downlink, None, down.usage, tunnel)));
     for (peer, local) in [("fd00:3::2", 0), ("10.3.0.65", 1)] {
         let goes = goes(Rule::downlink(&node, peer, local).translated(&node));
-        let Ok(KernelDestination::Tunnel { udp_checksum: true, encap, .. }) = goes else {
+        let Ok(KernelDestination::Tunnel { encap, .. }) = goes else {
             panic!("{peer}: {goes:?}");
         };
         assert_eq!(encap.peer, peer.parse::<IpAddr>().unwrap());
@@ -219,7 +217,8 @@ fn a_rule_that_leads_into_a_lan_fits_if_it_asks_for_nothing_else() {
     let into =
         |exit| ExtendedActions { egress: Some(Egress { header: None, exit }), ..ExtendedActions::default() };
     assert_eq!(record(uplink, into(Exit::Via(ip("10.6.0.9")))), extended, "by a policy");
-    let header = PlainHeader { own: ip("10.6.0.1"), peer: ip("10.6.0.9"), port: None, tos: 0, copied: 0 };
+    let header =
+        PlainHeader { own: ip("10.6.0.1"), peer: ip("10.6.0.9"), port: None, class: OuterClass::Fixed(0) };
     let behind = ExtendedActions {
         egress: Some(Egress { header: Some(header), exit: Exit::Lan(id) }),
         ..ExtendedActions::default()

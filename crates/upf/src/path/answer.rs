@@ -160,7 +160,7 @@ impl Worker {
             return;
         }
         let ports = (UDP_PORT, to_port);
-        if !written || emit::datagram(&self.node.settings, ends, ports, 0, &mut frame).is_err() {
+        if !written || emit::datagram(&self.settings, ends, ports, 0, &mut frame).is_err() {
             return out.drop(port, frame, DropReason::NO_HEADROOM);
         }
         let resolution = self.next_hops.resolve(ends.dst);

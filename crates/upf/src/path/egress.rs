@@ -89,7 +89,7 @@ impl Worker {
         }
         ip::decrement_ttl(frame.data_mut());
         if let Some(header) = egress.header
-            && put_before(&header, &self.node.settings, &mut frame).is_err()
+            && put_before(&header, &self.settings, &mut frame).is_err()
         {
             out.drop(from, frame, DropReason::NO_HEADROOM);
             return None;
@@ -116,7 +116,8 @@ impl Worker {
 /// Puts an IP header, and UDP behind it where there is a port, before a packet.
 fn put_before(header: &PlainHeader, settings: &NodeSettings, frame: &mut Frame) -> Result<(), Error> {
     let ends = Ends { src: header.own, dst: header.peer };
-    let tos = header.tos | ecn::class(frame.data()) & header.copied;
+    let (tos, copied) = header.class.octet(&settings.live.tunnels.marking, None);
+    let tos = tos | ecn::class(frame.data()) & copied;
     match header.port {
         Some(port) => emit::datagram(settings, ends, (port, port), tos, frame),
         None => {

@@ -39,7 +39,7 @@ pub(super) fn datagram(
     header.set_dst_port(dst_port);
     header.set_len(length);
     header.set_checksum(0);
-    if settings.udp_checksums.computed(ends.dst) {
+    if settings.live.tunnels.udp_checksums.computed(ends.dst) {
         fill_checksum(frame, 0, ends);
     }
     match (ends.src, ends.dst) {

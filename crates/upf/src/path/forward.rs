@@ -243,7 +243,7 @@ impl Worker {
         let arrived = since.unwrap_or(out.now());
         let time = action.buffer.time_ms.map(|time| Duration::from_millis(time.into()));
         let session = record.session();
-        let limits = self.live.get().buffer;
+        let limits = self.settings.live.buffer;
         let told = action.apply.notify_cp || action.apply.report_buffered;
         let news = WorkerEvent::Buffered { session, pdr: action.pdr, dscp };
         let waiting = BufferedPacket {

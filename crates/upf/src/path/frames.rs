@@ -196,7 +196,7 @@ impl Worker {
         let put = match extensions {
             Some(extensions) => {
                 let of_flow = flow_fields(frame.data());
-                extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_ok()
+                extensions.put_before(&self.settings, tunnel, of_flow, &mut frame).is_ok()
             }
             None => {
                 let outer = self.outer(tunnel);

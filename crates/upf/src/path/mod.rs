@@ -72,7 +72,7 @@ use self::stage_timer::{CycleTimer, NoTimer, STAGES as STAGE_NAMES, Stage, Stage
 use self::trace::Tracing;
 use self::waiting::SWEEP;
 use crate::UpfDrop;
-use crate::node::{LiveCopy, MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
+use crate::node::{MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
 
@@ -110,8 +110,8 @@ struct Worker {
     error_indications: RateLimit,
     extension_notices: RateLimit,
     icmp_errors: RateLimit,
-    /// Of the settings what may change.
-    live: LiveCopy,
+    /// Generation of what may change of the settings.
+    live_generation: u64,
     unsent_events: Vec<WorkerEvent>,
     /// Which applications flows belong to.
     flows: Flows,
@@ -155,9 +155,12 @@ impl Path {
     /// # Errors
     /// [`TooManyReaders`] at the 257th.
     pub fn new(node: &Arc<Node>, next_hops: NextHops) -> Result<Self, TooManyReaders> {
-        let settings = &node.settings;
-        let live = node.live.copy();
-        let limit = || RateLimit::new(live.get().answers_per_second);
+        let mut settings = node.settings.clone();
+        let mut live_generation = 0;
+        if let Some(live) = node.live.newer_than(&mut live_generation) {
+            settings.live = live;
+        }
+        let limit = || RateLimit::new(settings.live.answers_per_second);
         let began = Instant::now();
         let worker = Worker {
             buffers: Buffers::new(node.clone()),
@@ -169,7 +172,7 @@ impl Path {
             error_indications: limit(),
             extension_notices: limit(),
             icmp_errors: limit(),
-            live,
+            live_generation,
             unsent_events: Vec::new(),
             flows: Flows::new(&node.applications),
             lan_hops: LanHops::new(),
@@ -180,17 +183,17 @@ impl Path {
             stored: StoredExtensions::default(),
             shared: settings.workers_share_sessions,
             tracing: Tracing::default(),
-            mss_clamp: settings.mss_clamp.and_then(|limit| limit.clamp(settings)),
+            mss_clamp: MssClamp::of(&settings),
             kernel_return: None,
             control_plane: None,
             to_control_plane: RateLimit::new(control_plane::SENT_PER_SECOND),
             slow: node.slow_path.worker(),
             now: began,
             ticks: node.policers.ticks(began),
-            ports: Ports::new(settings, node.ue_networks.clone()),
+            ports: Ports::new(&settings, node.ue_networks.clone()),
             prepared: PreparedTunnels::default(),
             next_hops,
-            settings: Arc::new(settings.clone()),
+            settings: Arc::new(settings),
             node: node.clone(),
         };
         Ok(Self { node: node.clone(), reader: node.domain.reader()?, worker })
@@ -282,10 +285,7 @@ impl Function for Path {
         let Some(role) = settings.ports.get_mut(port.index()) else { return };
         (role.mac, role.mtu) = (link.mac, link.mtu);
         role.addresses.clone_from(&link.addresses);
-        // What was made beforehand of the addresses.
-        worker.ports = Ports::new(settings, worker.node.ue_networks.clone());
-        worker.mss_clamp = settings.mss_clamp.and_then(|limit| limit.clamp(settings));
-        worker.prepared = PreparedTunnels::default();
+        worker.make_ready();
     }
 }
 
@@ -385,6 +385,13 @@ impl Worker {
         &self.settings.ports[port.index()]
     }
 
+    /// Makes anew what is made of the settings beforehand.
+    fn make_ready(&mut self) {
+        self.ports = Ports::new(&self.settings, self.node.ue_networks.clone());
+        self.mss_clamp = MssClamp::of(&self.settings);
+        self.prepared = PreparedTunnels::default();
+    }
+
     /// A frame whose headers were read completely.
     fn handle_read(&mut self, lookup: &FrameLookup<'_>, frame: Frame, out: &mut Output<'_>) {
         let FrameLookup { node, guard, ref parsed, record, .. } = *lookup;
@@ -471,7 +478,7 @@ impl Worker {
         let Ok(mut packet) = Packet::read(frame.data(), frame.packet_len()) else {
             return out.drop(arrival.port, frame, DropReason::INNER_MALFORMED);
         };
-        if self.settings.marking.ecn && outer.tos & ecn::MASK != 0 {
+        if self.settings.live.tunnels.marking.ecn && outer.tos & ecn::MASK != 0 {
             let Some(marks) = ecn::decapsulated(packet.tos, outer.tos) else {
                 return out.drop(arrival.port, frame, DropReason::CONGESTION_MARK);
             };

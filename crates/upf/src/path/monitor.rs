@@ -88,7 +88,7 @@ impl Worker {
         let (from, packet) = (context.arrival.port, context.packet);
         ip::decrement_ttl(frame.data_mut());
         let of_flow = FlowFields::of(frame.data());
-        if stamped.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
+        if stamped.put_before(&self.settings, tunnel, of_flow, &mut frame).is_err() {
             return out.drop(from, frame, DropReason::NO_HEADROOM);
         }
         let resolution = self.next_hops.resolve(tunnel.encap.peer);

@@ -66,16 +66,18 @@ impl OuterTemplate {
     pub(super) fn new(settings: &NodeSettings, encap: &EncapTemplate) -> Result<Self, Error> {
         let ends = Ends { src: settings.endpoints[usize::from(encap.local.0)], dst: encap.peer };
         let pdu_session = encap.container();
+        let tunnels = &settings.live.tunnels;
+        let (tos, copied) = encap.class(&tunnels.marking);
         let mut template = Self {
             bytes: [0; BYTES],
             ends,
             len: 0,
             gtpu_len: 0,
-            entropy: settings.outer_source_port == OuterSourcePort::Entropy,
-            checksum: settings.udp_checksums.computed(encap.peer),
+            entropy: tunnels.source_port == OuterSourcePort::Entropy,
+            checksum: tunnels.udp_checksums.computed(encap.peer),
             is_ipv4: encap.peer.is_ipv4(),
             is_eligible: false,
-            copied: encap.copied,
+            copied,
             sum: 0,
             udp_sum: 0,
         };
@@ -87,8 +89,7 @@ impl OuterTemplate {
         template.udp_sum = template.fixed_sum();
         match (ends.src, ends.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let header =
-                    Ipv4Repr { tos: encap.tos, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
+                let header = Ipv4Repr { tos, ..Ipv4Repr::whole([src, dst], IpProtocol::UDP, HOPS) };
                 template.push(ipv4::HEADER_LEN, |space| header.emit(space))?;
                 let at = BYTES - usize::from(template.len);
                 let mut fields = Ipv4Fields::new(layout::at_mut(&mut template.bytes, at));
@@ -102,7 +103,7 @@ impl OuterTemplate {
                     dst,
                     next_header: IpProtocol::UDP,
                     hop_limit: HOPS,
-                    traffic_class: encap.tos,
+                    traffic_class: tos,
                     flow_label: 0,
                     payload_len: 0,
                 };

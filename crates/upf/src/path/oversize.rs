@@ -33,7 +33,7 @@ impl Worker {
         frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        let may_cut = self.live.get().oversize != Oversize::Icmp;
+        let may_cut = self.settings.live.oversize != Oversize::Icmp;
         if !may_cut || !split_v4_allowed(frame.data()) {
             return Some((IcmpError::TooBig(path_mtu.mtu), frame));
         }
@@ -67,7 +67,7 @@ impl Worker {
     ) -> Option<(IcmpError, Frame)> {
         let peer = tunnel.encap.peer;
         let inner_mtu = path_mtu.mtu.saturating_sub(outer.overhead());
-        let oversize = self.live.get().oversize;
+        let oversize = self.settings.live.oversize;
         let cuts_outer = oversize == Oversize::FragmentOuter;
         if !cuts_outer && (oversize == Oversize::Icmp || !split_v4_allowed(frame.data())) {
             return Some((IcmpError::TooBig(inner_mtu), frame));

@@ -1,5 +1,6 @@
 //! Rates on both ways through the path.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use kaido_engine::{DropReason, Frame, PortId};
@@ -23,11 +24,13 @@ impl Worker {
 
     /// Takes the settings of now, where they have changed.
     pub(super) fn follow_settings(&mut self) {
-        if self.live.follow(&self.node.live) {
-            let answers = self.live.get().answers_per_second;
+        if let Some(live) = self.node.live.newer_than(&mut self.live_generation) {
+            let answers = live.answers_per_second;
             for limit in [&mut self.error_indications, &mut self.extension_notices, &mut self.icmp_errors] {
                 limit.set(answers);
             }
+            Arc::make_mut(&mut self.settings).live = live;
+            self.make_ready();
         }
     }
 

@@ -140,7 +140,7 @@ impl Ports {
                 looked_at[1][place(addr.to_bits())] = true;
             }
         }
-        let ecn = if settings.marking.ecn { ecn::MASK } else { 0 };
+        let ecn = if settings.live.tunnels.marking.ecn { ecn::MASK } else { 0 };
         Self { ports: facts.collect(), looked_at, own, ecn, ues }
     }
 

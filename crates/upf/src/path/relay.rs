@@ -141,14 +141,15 @@ impl StoredExtensions {
         of_flow: FlowFields,
         frame: &mut Frame,
     ) -> Result<(), Error> {
-        let src_port = match settings.outer_source_port {
+        let src_port = match settings.live.tunnels.source_port {
             OuterSourcePort::Entropy => of_flow.src_port,
             OuterSourcePort::Fixed => gtpu::UDP_PORT,
         };
         self.put_message(tunnel.teid, frame)?;
         let encap = &tunnel.encap;
         let ends = Ends { src: settings.endpoints[usize::from(encap.local.0)], dst: encap.peer };
-        let tos = encap.tos | of_flow.class & encap.copied;
+        let (tos, copied) = encap.class(&settings.live.tunnels.marking);
+        let tos = tos | of_flow.class & copied;
         emit::datagram(settings, ends, (src_port, gtpu::UDP_PORT), tos, frame)
     }
 

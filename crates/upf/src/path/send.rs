@@ -123,12 +123,12 @@ impl Worker {
         let overhead = extensions.overhead(tunnel);
         let exceeded = self.exceeded(resolution, frame.packet_len() + overhead);
         if let Some(mtu) = exceeded
-            && self.live.get().oversize != Oversize::FragmentOuter
+            && self.settings.live.oversize != Oversize::FragmentOuter
         {
             return Some((IcmpError::TooBig(mtu.saturating_sub(overhead)), frame));
         }
         let of_flow = FlowFields::of(frame.data());
-        if extensions.put_before(&self.node.settings, tunnel, of_flow, &mut frame).is_err() {
+        if extensions.put_before(&self.settings, tunnel, of_flow, &mut frame).is_err() {
             out.drop(from, frame, DropReason::NO_HEADROOM);
             return None;
         }
@@ -147,7 +147,7 @@ impl Worker {
     pub(super) fn outer(&self, tunnel: &Tunnel) -> Option<OuterTemplate> {
         match tunnel.id.and_then(|id| self.prepared.get(id)) {
             Some(prepared) => Some(prepared.template),
-            None => OuterTemplate::new(&self.node.settings, &tunnel.encap).ok(),
+            None => OuterTemplate::new(&self.settings, &tunnel.encap).ok(),
         }
     }
 

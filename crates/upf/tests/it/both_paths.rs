@@ -35,7 +35,7 @@ fn rig(slow: bool) -> Rig {
 /// As [`rig`], of a node that does so with packets from UE to UE.
 fn rig_with(slow: bool, ue_to_ue: UeToUe) -> Rig {
     let mut settings = NodeSettings { ue_to_ue, ..fixture::settings() };
-    settings.outer_source_port = OuterSourcePort::Entropy;
+    settings.live.tunnels = fixture::tunnels(|tunnels| tunnels.source_port = OuterSourcePort::Entropy);
     settings.instances.extend(TENANTS.map(|(n, _)| Instance { name: Some(format!("tenant-{n}")) }));
     settings.lans = Lans::new((1..).zip(TENANTS).map(|(instance, (_, tags))| lan(instance, tags)).collect());
     let mut rig = Rig::with(settings);

@@ -255,7 +255,7 @@ fn limits_change_while_packets_wait() {
     bench.down(3, 10);
     let live = bench.rig.upf.node().live();
     let narrow = BufferLimits { packets_per_session: 2, ..live.buffer };
-    bench.rig.upf.set_live(LiveSettings { buffer: narrow, ..live });
+    bench.rig.upf.set_live(LiveSettings { buffer: narrow, ..live.clone() });
     bench.rig.drain();
     bench.down(3, 10);
     assert_eq!(bench.full(), 3);
@@ -263,7 +263,7 @@ fn limits_change_while_packets_wait() {
     bench.bar(UpdateBar { suggested_packets: Change::To(200), ..UpdateBar::default() });
     bench.rig.drain();
     assert_eq!((bench.full(), bench.rig.upf.node().buffered.packets()), (3, 3));
-    bench.rig.upf.set_live(live);
+    bench.rig.upf.set_live(live.clone());
     bench.rig.drain();
     bench.down(3, 10);
     assert_eq!(bench.full(), 3);

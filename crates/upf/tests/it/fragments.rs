@@ -275,7 +275,7 @@ fn syn(src: &str, dst: &str, mss: u16) -> Vec<u8> {
 #[test]
 fn the_mss_of_a_connection_is_lowered_both_ways() {
     let mss_clamp = Some(MssLimit::Fixed(MssClamp { ipv4: 1340, ipv6: 1320 }));
-    let mut rig = Rig::with(NodeSettings { mss_clamp, ..settings() });
+    let mut rig = Rig::with(with_live(|live| LiveSettings { mss_clamp, ..live }));
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     for (announced, passed) in [(1460, 1340), (536, 536)] {
         let out = rig.pass(N3, &uplink(1007, &syn("10.60.0.7", "8.8.8.8", announced)));
@@ -287,7 +287,8 @@ fn the_mss_of_a_connection_is_lowered_both_ways() {
 
 #[test]
 fn the_mss_follows_the_mtu_of_the_ports() {
-    let mut rig = Rig::with(NodeSettings { mss_clamp: Some(MssLimit::ByMtu), ..settings() });
+    let mss_clamp = Some(MssLimit::ByMtu);
+    let mut rig = Rig::with(with_live(|live| LiveSettings { mss_clamp, ..live }));
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();
     // As the interfaces are told to have another MTU while the node runs; N3 has room for a tunnel's headers over IPv6.
     for (n3_mtu, n6_mtu, passed) in

@@ -18,7 +18,7 @@ use kaido_table::Reader;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::ids::{EndpointId, InstanceId};
 use kaido_upf::key::SessionKey;
-use kaido_upf::node::{Node, NodeSettings, WorkerEvent};
+use kaido_upf::node::{LiveSettings, Node, NodeSettings, WorkerEvent};
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelLine, KernelRecord, KernelRule, OffloadTarget};
 use kaido_upf::usage::{OffloadedCounters, UsageCounters, UsageSlot};
 
@@ -103,6 +103,8 @@ impl OffloadTarget for Fake {
     fn event(&mut self) -> Option<WorkerEvent> {
         self.state.lock().unwrap().events.pop()
     }
+
+    fn set_live(&mut self, _: &LiveSettings) {}
 
     fn follow_routes(&mut self) {}
 

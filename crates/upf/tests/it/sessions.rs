@@ -432,9 +432,8 @@ fn a_packet_too_big_for_the_tunnel_is_answered_and_jumbos_pass_as_chains() {
     assert_eq!(rig.pass(N6, &downlink(&udp("8.8.8.8", "10.60.0.7", 1436))).len(), 1);
 
     let mut rig = Rig::with({
-        let mut settings = fixture::settings();
+        let mut settings = fixture::with_tunnels(|tunnels| tunnels.udp_checksums.ipv4 = true);
         settings.ports[1].mtu = 9000;
-        settings.udp_checksums.ipv4 = true;
         settings
     });
     rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap();

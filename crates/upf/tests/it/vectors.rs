@@ -150,12 +150,13 @@ fn settings(node: &NodeState) -> NodeSettings {
     NodeSettings {
         endpoints: node.ports.iter().find(|port| port.name == "n3").unwrap().addresses.clone(),
         ports: roles.collect(),
-        outer_source_port: match node.outer_source_port.as_str() {
-            "fixed" => OuterSourcePort::Fixed,
-            "entropy" => OuterSourcePort::Entropy,
-            other => panic!("outer_source_port {other}"),
-        },
-        ..fixture::settings()
+        ..fixture::with_tunnels(|tunnels| {
+            tunnels.source_port = match node.outer_source_port.as_str() {
+                "fixed" => OuterSourcePort::Fixed,
+                "entropy" => OuterSourcePort::Entropy,
+                other => panic!("outer_source_port {other}"),
+            }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! An offload as tests use it.
 
 use kaido_upf_xdp::offload::{OffloadRecord, OffloadRule};
-use kaido_upf_xdp::{Offload, OffloadConfig};
+use kaido_upf_xdp::{Offload, OffloadConfig, OffloadFlags};
 
 use super::run;
 
@@ -18,9 +18,7 @@ pub fn config(records_max: u32, fixed_source_port: bool) -> OffloadConfig {
         policers_max: 16,
         templates_max: 64,
         hops_max: 8,
-        fixed_source_port,
-        ecn: true,
-        no_syn: false,
+        flags: OffloadFlags { fixed_source_port, ..OffloadFlags::default() },
         ue_network_words: 0,
         seed: [
             0x1234_5678_9abc_def1,
