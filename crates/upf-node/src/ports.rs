@@ -257,7 +257,6 @@ impl Ports {
                 enabled: config.reassembly.enabled,
                 limits: config.base.reassembly.limits(),
             },
-            bind_gnb: config.gtpu.bind_gnb,
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
             ue_to_ue: config.node.ue_to_ue.into(),

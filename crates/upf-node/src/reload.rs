@@ -30,7 +30,7 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
     ReloadRule::changes("gtpu.dscp", TUNNELS),
     ReloadRule::changes("gtpu.qfi_dscp", TUNNELS),
     ReloadRule::changes("gtpu.mss_clamp", TUNNELS),
-    ReloadRule::restart("gtpu.bind_gnb", "records of sessions are made of it"),
+    ReloadRule::changes("gtpu.bind_gnb", "for new sessions at once, for others one after the other"),
     ReloadRule::restart("network_instance", NUMBERED),
     ReloadRule::restart("ethernet", NUMBERED),
     ReloadRule::restart("forwarding_policy", NUMBERED),

@@ -136,6 +136,7 @@ impl UpfConfig {
             echo: self.gtpu.echo(),
             tunnels: Arc::new(self.gtpu.tunnels()),
             mss_clamp: self.gtpu.mss_clamp(),
+            bind_gnb: self.gtpu.bind_gnb,
         }
     }
 

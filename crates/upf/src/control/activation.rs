@@ -9,7 +9,7 @@ use super::ruleset::RuleSet;
 use super::session::Session;
 use super::{Upf, millis};
 use crate::ids::SessionIndex;
-use kaido_n4::{Modification, Modified, Pdr, Progress};
+use kaido_n4::{Modification, Modified, Pdr, Progress, Rejection};
 
 /// Whether a rule matches packets at a time. Of two times in the past the later counts; one that is to come says what holds
 /// until then.
@@ -41,19 +41,27 @@ impl Upf {
         if !self.sessions.get(index).as_ref().is_some_and(is_due) {
             return;
         }
-        self.finish_for(index, now);
-        let Some(session) = self.sessions.get(index) else { return };
-        match self.change(session, Modification::default(), Vec::new(), Modified::default(), now) {
-            Ok(Progress::Done(_)) => {}
-            // Nobody waits for the answer.
-            Ok(Progress::Waiting(ticket)) => drop(self.finish_now(ticket, now)),
-            Err(why) => {
-                let Some(mut session) = self.sessions.get(index) else { return };
-                tracing::warn!(seid = %session.seid, %why, "rules were not switched at their time");
-                session.state.rules.switches_at = None;
-                self.rest(&session);
-            }
+        if let Err(why) = self.compile_anew(index, now) {
+            let Some(mut session) = self.sessions.get(index) else { return };
+            tracing::warn!(seid = %session.seid, %why, "rules were not switched at their time");
+            session.state.rules.switches_at = None;
+            self.rest(&session);
         }
+    }
+
+    /// Puts the rules of a session into the table as they are compiled now; says whether there is one.
+    ///
+    /// # Errors
+    /// Why it goes on as before.
+    pub(super) fn compile_anew(&mut self, index: SessionIndex, now: SystemTime) -> Result<bool, Rejection> {
+        self.finish_for(index, now);
+        let Some(session) = self.sessions.get(index) else { return Ok(false) };
+        match self.change(session, Modification::default(), Vec::new(), Modified::default(), now)? {
+            Progress::Done(_) => {}
+            // Nobody waits for the answer.
+            Progress::Waiting(ticket) => drop(self.finish_now(ticket, now)),
+        }
+        Ok(true)
     }
 }
 

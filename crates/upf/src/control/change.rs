@@ -359,10 +359,15 @@ impl Upf {
         self.forms.set(session, form);
     }
 
+    /// Whether records name gNBs of all FARs of their session, or some still do.
+    fn depends_on_all_fars(&self) -> bool {
+        self.is_recompiling() || self.node.live().bind_gnb
+    }
+
     /// Whether a request changes FARs and nothing else that records are compiled of, as a handover does. `rules` are those of before
     /// and after it. A datapath in the kernel is given all records, and an uplink that is bound to its gNB depends on all FARs.
     fn is_of_fars(&self, request: &mut Modification, [before, after]: [&RuleSet; 2]) -> bool {
-        if request.update_fars.is_empty() || self.kernel.is_some() || self.node.settings.bind_gnb {
+        if request.update_fars.is_empty() || self.kernel.is_some() || self.depends_on_all_fars() {
             return false;
         }
         let update_fars = std::mem::take(&mut request.update_fars);

@@ -56,7 +56,7 @@ pub(crate) fn compile(
         ethernet: rules.ethernet,
         gnbs: &[],
     };
-    let gnbs = if node.settings.bind_gnb { gnbs(rules) } else { Vec::new() };
+    let gnbs = if node.live().bind_gnb { gnbs(rules) } else { Vec::new() };
     let of_frames = rules.ethernet.then_some(session);
     let session_keys = SessionKeys::new(&node.settings, of_frames, detecting.iter().map(Deref::deref))?;
     let concerned = changed.map(|fars| keys_concerned(rules, &session_keys, &detecting, fars)).transpose()?;

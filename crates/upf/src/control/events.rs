@@ -103,6 +103,9 @@ impl Upf {
 
     /// Before then no session's time comes; in the past while some are left for the next poll.
     pub fn next_due(&self) -> Option<SystemTime> {
+        if self.is_recompiling() {
+            return Some(SystemTime::UNIX_EPOCH);
+        }
         self.wheel.next().map(|at| SystemTime::UNIX_EPOCH + Duration::from_millis(at))
     }
 

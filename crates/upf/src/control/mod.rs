@@ -38,6 +38,7 @@ mod pdr;
 mod pool;
 mod predefined;
 mod rates;
+mod recompile;
 mod remote_fteids;
 mod restore;
 mod ruleset;
@@ -140,6 +141,8 @@ pub struct Upf {
     memory_is_short: bool,
     /// Ethernet sessions whose addresses control itself has changed.
     asked_for: Vec<SessionIndex>,
+    /// The place of the next session to be compiled anew, while any are.
+    recompiled_next: Option<usize>,
     /// When the Ethernet addresses on the N6 side were last looked at.
     network_swept: Instant,
 }
@@ -177,6 +180,7 @@ impl Upf {
             traces: Vec::new(),
             memory_is_short: false,
             asked_for: Vec::new(),
+            recompiled_next: None,
             network_swept: Instant::now(),
         })
     }
@@ -228,13 +232,18 @@ impl Upf {
         self.ue_pools.replaced(pools).map(|pools| Some(PreparedPools(pools)))
     }
 
-    /// Has control and workers obey other settings, each from its next turn on.
+    /// Has control and workers obey other settings, each from its next turn on. Sessions whose records are made of what differs follow
+    /// in the turns after it.
     pub fn set_live(&mut self, settings: LiveSettings) {
         self.remote_fteids.paths.set(settings.echo);
         if let Some(kernel) = &mut self.kernel {
             kernel.set_live(&settings);
         }
+        let is_bound_anew = settings.bind_gnb != self.node.live().bind_gnb;
         self.node.set_live(settings);
+        if is_bound_anew {
+            self.recompile_all();
+        }
     }
 
     /// Gives UE addresses from these pools from here on.
@@ -555,6 +564,7 @@ impl SessionService for Upf {
         self.turn_kernel(now);
         self.turn_paths(now);
         self.turn_traces(now);
+        self.turn_recompiling(now);
         self.turn_stations(now, &mut out);
         self.look_at_due(now, limit, &mut out);
         out

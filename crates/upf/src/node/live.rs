@@ -50,8 +50,8 @@ pub struct TunnelSettings {
     pub udp_checksums: UdpChecksums,
 }
 
-/// What may change while the node runs: no record of a session is made of it. What packets of the fast path need of it, workers have
-/// made ready beforehand.
+/// What may change while the node runs. What packets of the fast path need of it, workers have made ready beforehand; where records
+/// of sessions are made of it, they are compiled anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSettings {
     /// How much waits for idle UEs.
@@ -70,6 +70,8 @@ pub struct LiveSettings {
     pub tunnels: Arc<TunnelSettings>,
     /// Largest TCP segments that may be announced, both ways.
     pub mss_clamp: Option<MssLimit>,
+    /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes. Records say which these are.
+    pub bind_gnb: bool,
 }
 
 impl Default for LiveSettings {
@@ -83,6 +85,7 @@ impl Default for LiveSettings {
             echo: EchoSettings::default(),
             tunnels: Arc::default(),
             mss_clamp: None,
+            bind_gnb: false,
         }
     }
 }

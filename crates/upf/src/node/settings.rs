@@ -139,8 +139,6 @@ pub struct NodeSettings {
     pub live: LiveSettings,
     /// Fragments that wait for their rest.
     pub fragments: FragmentSettings,
-    /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes.
-    pub bind_gnb: bool,
 }
 
 impl Default for NodeSettings {
@@ -161,7 +159,6 @@ impl Default for NodeSettings {
             recovery: None,
             live: LiveSettings::default(),
             fragments: FragmentSettings::default(),
-            bind_gnb: false,
         }
     }
 }

@@ -189,7 +189,7 @@ impl<'g> Group<'g> {
         if self.has_lines {
             self.choose(node, frames);
         }
-        if node.settings.bind_gnb {
+        if worker.bind_gnb {
             self.leave_mismatched(frames);
         }
         let may_be_plain = quiet && worker.mss_clamp.is_none();

@@ -130,6 +130,8 @@ struct Worker {
     tracing: Tracing,
     /// What TCP SYNs may announce, where they are looked at.
     mss_clamp: Option<MssClamp>,
+    /// Outer sources are compared with the addresses of gNBs.
+    bind_gnb: bool,
     /// Takes frames that a device gave us alone and are the kernel's.
     kernel_return: Option<Arc<dyn KernelReturn>>,
     /// The way to control planes that no port leads to.
@@ -184,6 +186,7 @@ impl Path {
             shared: settings.workers_share_sessions,
             tracing: Tracing::default(),
             mss_clamp: MssClamp::of(&settings),
+            bind_gnb: settings.live.bind_gnb,
             kernel_return: None,
             control_plane: None,
             to_control_plane: RateLimit::new(control_plane::SENT_PER_SECOND),
@@ -389,6 +392,7 @@ impl Worker {
     fn make_ready(&mut self) {
         self.ports = Ports::new(&self.settings, self.node.ue_networks.clone());
         self.mss_clamp = MssClamp::of(&self.settings);
+        self.bind_gnb = self.settings.live.bind_gnb;
         self.prepared = PreparedTunnels::default();
     }
 

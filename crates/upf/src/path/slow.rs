@@ -45,10 +45,7 @@ impl Worker {
             return SlowPathReason::Waiting;
         }
         let is_up = arrived.fast_path == FastPath::UP;
-        if is_up
-            && node.settings.bind_gnb
-            && !outer_source(frame).is_some_and(|source| record.admits_gnb(source))
-        {
+        if is_up && self.bind_gnb && !outer_source(frame).is_some_and(|source| record.admits_gnb(source)) {
             return SlowPathReason::Other;
         }
         let rule = if record.has_lines() {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
 
 use crate::fixture::packets::{ethernet, udp, udp_with};
-use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now, on_slow_path, settings, v4};
+use crate::fixture::{GNB_MAC, N3, N3_MAC, N6, Rig, SessionPlan, now, on_slow_path, v4, with_live};
 use crate::smf_shapes;
 use kaido_n4::{
     ApplyAction, Establishment, FTeid, Far, FarId, Interface, LocalFTeid, Modification, OuterHeaderCreation,
@@ -11,7 +11,7 @@ use kaido_n4::{
 use kaido_upf::UpfDrop;
 use kaido_upf::ids::{EndpointId, InstanceId};
 use kaido_upf::key::SessionKey;
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::LiveSettings;
 use kaido_upf::offload::KernelRecord;
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv6Repr, UdpRepr, gtpu};
 
@@ -20,7 +20,7 @@ const NEXT: &str = "10.100.3.3";
 const STRANGER: &str = "10.100.3.66";
 
 fn rig(bind_gnb: bool) -> Rig {
-    Rig::with(NodeSettings { bind_gnb, ..settings() })
+    Rig::with(with_live(|live| LiveSettings { bind_gnb, ..live }))
 }
 
 fn message(teid: u32) -> Vec<u8> {
@@ -202,4 +202,48 @@ fn the_kernel_leaves_the_uplink_of_bound_sessions_to_the_workers() {
         assert_eq!(fits(SessionKey::tunnel(EndpointId(0), Teid(1007))), !bind_gnb);
         assert!(fits(SessionKey::ipv4(InstanceId(0), v4("10.60.0.7"))), "the downlink knows no source");
     }
+}
+
+/// Has the settings bind sessions or not, and says in how many turns all of them follow.
+fn bind(rig: &mut Rig, bind_gnb: bool) -> usize {
+    let live = rig.upf.node().live();
+    rig.upf.set_live(LiveSettings { bind_gnb, ..live });
+    rig.drain();
+    let mut turns = 0;
+    while rig.upf.is_recompiling() {
+        assert!(rig.upf.next_due().is_some_and(|due| due <= now()), "the control loop does not sleep");
+        rig.upf.poll_events(now(), 16);
+        turns += 1;
+    }
+    turns
+}
+
+#[test]
+fn sessions_that_stand_are_bound_and_freed_in_some_turns() {
+    for request in shapes() {
+        let mut rig = rig(false);
+        for n in (8..200).chain([7]) {
+            let of_shape = if n == 7 { request.clone() } else { SessionPlan::ipv4(n).establishment() };
+            rig.upf.establish(&of_shape, now()).unwrap();
+        }
+        for is_bound in [true, false, true] {
+            assert!(bind(&mut rig, is_bound) >= 3, "193 sessions");
+            for _ in 0..2 {
+                assert!(passes(&mut rig, &from(GNB, 1007)));
+                assert_eq!(passes(&mut rig, &from(STRANGER, 1007)), !is_bound);
+            }
+        }
+        assert_eq!(bind(&mut rig, true), 0, "nothing differs");
+    }
+}
+
+#[test]
+fn a_handover_before_a_sessions_turn_is_followed() {
+    let mut rig = rig(true);
+    let seid = rig.upf.establish(&SessionPlan::ipv4(7).establishment(), now()).unwrap().seid;
+    let live = rig.upf.node().live();
+    rig.upf.set_live(LiveSettings { bind_gnb: false, ..live });
+    rig.drain();
+    update(&mut rig, seid, ApplyAction::FORWARD, Some(NEXT));
+    assert!(passes(&mut rig, &from(NEXT, 1007)) && passes(&mut rig, &from(GNB, 1007)));
 }
