@@ -18,6 +18,7 @@ from rig.flow import flow
 from rig.gre import INNER_LEFT, start_peer
 from rig.net import Cable, Namespace, Network, run, wait_until
 from rig.node import Node
+from test_reload import reload, write
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping", "curl")
 
@@ -114,7 +115,7 @@ class Endpoint(Node):
             )
         )
 
-    def segment(self) -> dict[str, list[int]]:
+    def segment(self) -> dict[str, object]:
         """What `kaido show vxlan` has of the segment."""
         done = run(str(self.binary), "show", "vxlan", "--json", "--socket", str(self.socket))
         (found,) = json.loads(done.stdout)["segments"]
@@ -173,7 +174,9 @@ def test_a_segment_is_one_ethernet(net: Segment, start: Start, driver: str, fami
     assert flow(net.peer, PEER_INNER, net.host, HOST_INNER, 500, 1400) == list(range(500))
     counted = node.segment()
     for direction in ("encapsulated", "decapsulated"):
-        packets, octets = counted[direction]
+        of_direction = counted[direction]
+        assert isinstance(of_direction, list)
+        packets, octets = of_direction
         assert packets > 500
         assert octets > 500 * 1400
     sample = f'kaido_vxlan_frames_total{{vni="{VNI}",direction="encapsulated"}}'
@@ -188,6 +191,43 @@ def test_frames_of_other_segments_are_counted(net: Segment, start: Start) -> Non
     net.vxlan(4, VNI + 1)
     net.peer.run("ping", "-c", "2", "-i", "0.2", "-W", "1", HOST_INNER, check=False)
     wait_until(lambda: node.drops().get("under vxlan_vni_unknown", 0) >= 1, "frames of another segment")
+
+
+def test_endpoints_change_while_frames_pass(net: Segment, start: Start) -> None:
+    """Those that are gone are strangers, those that come are sent to; what is refused changes nothing."""
+    node = start("af_xdp")
+    net.vxlan(4)
+    answers(net.host, PEER_INNER)
+    assert flow(net.host, HOST_INNER, net.peer, PEER_INNER, 100, 1400) == list(range(100))
+    remotes = f'remotes = ["{PEER[4]}"]'
+    write(node, (remotes, 'remotes = ["192.0.2.9"]'))
+    assert reload(node)[0] == 0
+    before = node.drops().get("under vxlan_remote_unknown", 0)
+    net.peer.run("ping", "-c", "2", "-i", "0.2", "-W", "1", HOST_INNER, check=False)
+    assert node.drops()["under vxlan_remote_unknown"] >= before + 2
+    assert node.segment()["remotes"] == ["192.0.2.9"]
+    # Together with a field that cannot change none does.
+    local = f'local = "{NODE[4]}"'
+    write(node, (remotes, f'remotes = ["{PEER[4]}", "192.0.2.9"]'), (local, 'local = "192.0.2.3"'))
+    code, said = reload(node)
+    assert code == 1
+    assert "cannot change: sockets and programs are opened for the address" in said, said
+    assert node.segment()["remotes"] == ["192.0.2.9"]
+    write(node, (remotes, f'remotes = ["{PEER[4]}", "192.0.2.9"]'))
+    assert reload(node)[0] == 0
+    answers(net.host, PEER_INNER)
+    assert flow(net.peer, PEER_INNER, net.host, HOST_INNER, 100, 1400) == list(range(100))
+    write(node, (f"vni = {VNI}", f"vni = {VNI + 1}"))
+    assert reload(node)[0] == 0
+    assert node.segment()["decapsulated"] == [0, 0]
+    assert node.segment()["vni"] == VNI + 1
+    net.peer.run("ping", "-c", "2", "-i", "0.2", "-W", "1", HOST_INNER, check=False)
+    wait_until(
+        lambda: node.drops().get("under vxlan_vni_unknown", 0) >= 1, "the segment of before is unknown"
+    )
+    write(node)
+    assert reload(node)[0] == 0
+    answers(net.host, PEER_INNER)
 
 
 def test_functions_run_side_by_side(net: Segment, start: Start, tmp_path: Path) -> None:

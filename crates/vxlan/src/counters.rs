@@ -36,6 +36,12 @@ impl SegmentCounters {
         count(&self.0[segment].decapsulated, octets);
     }
 
+    /// Counts a segment from zero again.
+    pub(crate) fn clear(&self, segment: usize) {
+        let Counters { encapsulated, decapsulated } = &self.0[segment];
+        encapsulated.iter().chain(decapsulated).for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
     /// The sums of several workers, by segment.
     pub fn sum<'c>(workers: impl Iterator<Item = &'c Self>) -> Vec<SegmentTotals> {
         let mut totals = Vec::new();

@@ -14,8 +14,10 @@ mod counters;
 mod node;
 mod path;
 mod rules;
+mod shared;
 
 pub use counters::{SegmentCounters, SegmentTotals};
 pub use node::VxlanFunction;
 pub use path::{STATIONS_MAX, UDP_PORT, Vxlan, VxlanDrop};
 pub use rules::{PortSettings, Segment, Settings, VNI_MAX};
+pub use shared::SharedSettings;

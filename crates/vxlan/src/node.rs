@@ -1,5 +1,6 @@
 //! The endpoint as a function of a node: its part of the file, its start, and what it shows.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use kaido_node::config::{
 use kaido_node::families;
 use kaido_node::function::{
     ConfiguredFunction, DatapathChoice, FunctionContext, FunctionStatus, FunctionView, NetworkFunction,
-    Running, Traces,
+    PreparedReload, ReloadRefusal, Running, Traces,
 };
 use kaido_node::metrics::{Exposition, Family, MetricsSource};
 use kaido_node::port_trace::PortTraces;
@@ -30,6 +31,7 @@ use serde_json::Value;
 use crate::counters::{SegmentCounters, SegmentTotals};
 use crate::path::{UDP_PORT, Vxlan, VxlanDrop};
 use crate::rules::{PortSettings, Segment, Settings, VNI_MAX};
+use crate::shared::SharedSettings;
 
 /// What forwards.
 const DATAPATH: &str = "engine";
@@ -72,7 +74,11 @@ const SCHEMA: FunctionSchema = FunctionSchema {
     title: "VXLAN endpoint",
     vlans: false,
     schema: schema_of::<VxlanConfig>,
-    reload: &[ReloadRule::restart("vxlan", "workers have a copy of the segments")],
+    reload: &[
+        ReloadRule::changes("vxlan", "from the next batch of each worker on"),
+        ReloadRule::restart("vxlan.segment.port", "each port is opened as a segment's or as the underlay's"),
+        ReloadRule::restart("vxlan.segment.local", "sockets and programs are opened for the address"),
+    ],
 };
 
 /// The whole file.
@@ -189,24 +195,29 @@ impl ConfiguredFunction for VxlanConfig {
             mac: device.interface.mac,
             mtu: device.interface.mtu as usize,
         };
-        let settings = Arc::new(self.settings(ports.devices.iter().map(of_port).collect()));
+        let settings = self.settings(ports.devices.iter().map(of_port).collect());
         let mut counters = Vec::new();
         // Behind packet sockets the kernel has VXLAN too, and would refuse it.
         let locals = settings.segments.iter().map(|segment| SocketAddr::new(segment.local, UDP_PORT));
         let _sink = context.takeover.udp_sink(locals.collect::<BTreeSet<_>>()).map_err(|error| {
             miette!(help = "remove the kernel's vxlan device there", "vxlan.segment.local: {error}")
         })?;
+        let shared = SharedSettings::new(settings);
         context.take_ports(&mut ports)?;
         let queues = ports.take_queues();
         let worker_set = context.start_workers(&self.base, queues, || {
-            let function = Vxlan::new(settings.clone(), ports.routes());
+            let function = Vxlan::new(&shared, ports.routes());
             counters.push(function.counters());
             Ok(Box::new(function))
         })?;
         ports.attach()?;
         ports.watch(worker_set.inboxes(), None)?;
-        tracing::info!(ports = board.count(), segments = settings.segments.len(), "the VXLAN endpoint runs");
-        let segments = Segments { settings, counters };
+        tracing::info!(
+            ports = board.count(),
+            segments = self.vxlan.segments.len(),
+            "the VXLAN endpoint runs"
+        );
+        let segments = Segments { shared, counters };
         let traces = PortTraces::new(worker_set.tracer(), VxlanDrop::TABLE, board.clone());
         let mut control = context.run(Running {
             node_id: None,
@@ -266,14 +277,15 @@ impl PortRequirements for PortNeeds<'_> {
 /// What the workers have done, by segment.
 #[derive(Clone)]
 struct Segments {
-    settings: Arc<Settings>,
+    shared: Arc<SharedSettings>,
     counters: Vec<Arc<SegmentCounters>>,
 }
 
 impl Segments {
     fn status(&self) -> Vec<SegmentStatus> {
         let totals = SegmentCounters::sum(self.counters.iter().map(|counters| &**counters));
-        let segments = self.settings.segments.iter().zip(totals);
+        let settings = self.shared.get();
+        let segments = settings.segments.iter().zip(totals);
         segments
             .map(|(segment, SegmentTotals { encapsulated, decapsulated })| SegmentStatus {
                 vni: segment.vni,
@@ -352,6 +364,20 @@ impl FunctionView for VxlanView {
 
     fn traces(&mut self) -> &mut dyn Traces {
         &mut self.traces
+    }
+
+    fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+        // It is of the type with which this was started.
+        let Some(config) = config.downcast_ref::<VxlanConfig>() else {
+            return Err(vec![ReloadRefusal { path: "vxlan", why: "it is no VXLAN endpoint's".to_owned() }]);
+        };
+        Ok(Box::new(config.settings(self.segments.shared.get().ports.clone())))
+    }
+
+    fn commit_reload(&mut self, prepared: PreparedReload) {
+        if let Ok(settings) = prepared.downcast::<Settings>() {
+            self.segments.shared.replace(*settings);
+        }
     }
 
     fn turn(&mut self) {

@@ -23,6 +23,7 @@ use kaido_wire::{
 
 use crate::counters::SegmentCounters;
 use crate::rules::{PortSettings, Segment, Settings};
+use crate::shared::SharedSettings;
 
 /// The UDP port of VXLAN (RFC 7348 8).
 pub const UDP_PORT: u16 = 4789;
@@ -57,7 +58,10 @@ kaido_engine::drop_reasons! {
 
 /// The function of one worker.
 pub struct Vxlan {
+    shared: Arc<SharedSettings>,
     settings: Arc<Settings>,
+    /// Of the settings.
+    generation: u64,
     counters: Arc<SegmentCounters>,
     ports: Vec<PortSettings>,
     /// The endpoint that a station of a segment was last seen behind, by the segment's place.
@@ -86,8 +90,11 @@ struct Inner {
 
 impl Vxlan {
     /// The function of a worker; outer packets go by `routes`.
-    pub fn new(settings: Arc<Settings>, routes: &Arc<Routes>) -> Self {
+    pub fn new(shared: &Arc<SharedSettings>, routes: &Arc<Routes>) -> Self {
+        let (settings, generation) = shared.current();
         Self {
+            shared: shared.clone(),
+            generation,
             counters: SegmentCounters::new(settings.segments.len()),
             ports: settings.ports.clone(),
             settings,
@@ -101,6 +108,18 @@ impl Vxlan {
     /// What it has done, to be read while it works.
     pub fn counters(&self) -> Arc<SegmentCounters> {
         self.counters.clone()
+    }
+
+    /// Obeys the settings of now from here on. A segment with another number is another one: nothing is known of it, and it is
+    /// counted from zero.
+    #[cold]
+    fn take_settings(&mut self) {
+        let (settings, generation) = self.shared.current();
+        let is_same = |at: usize| self.settings.segments[at].vni == settings.segments[at].vni;
+        (0..settings.segments.len()).filter(|&at| !is_same(at)).for_each(|at| self.counters.clear(at));
+        self.stations
+            .retain(|&(at, _), remote| is_same(at) && settings.segments[at].remotes.contains(remote));
+        (self.settings, self.generation) = (settings, generation);
     }
 
     /// A frame of a segment's port: into the tunnels.
@@ -336,6 +355,9 @@ impl Function for Vxlan {
     }
 
     fn tick(&mut self, out: &mut Output<'_>) {
+        if self.shared.is_newer_than(self.generation) {
+            self.take_settings();
+        }
         if self.pending.is_empty() || out.now().saturating_duration_since(self.swept) < SWEEP {
             return;
         }
@@ -352,11 +374,15 @@ impl Function for Vxlan {
     }
 
     fn tick_due(&self) -> Option<Instant> {
+        if self.shared.is_newer_than(self.generation) {
+            return Some(self.swept);
+        }
         (!self.pending.is_empty()).then(|| self.swept + SWEEP)
     }
 
     fn attach(&mut self, notifier: &Arc<Notifier>) {
         self.next_hops.attach(notifier);
+        self.shared.attach(notifier);
     }
 
     fn port_changed(&mut self, port: PortId, link: &PortLink) {

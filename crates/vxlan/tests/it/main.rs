@@ -10,7 +10,9 @@ use kaido_engine::{
     FramePool, KernelPath, NeighbourRequest, PortId, PortTotals, Route, Routes, Worker, WorkerCounters,
     WorkerSettings,
 };
-use kaido_vxlan::{PortSettings, STATIONS_MAX, Segment, SegmentCounters, SegmentTotals, Settings, Vxlan};
+use kaido_vxlan::{
+    PortSettings, STATIONS_MAX, Segment, SegmentCounters, SegmentTotals, Settings, SharedSettings, Vxlan,
+};
 use proptest::prelude::*;
 
 const LAN: PortId = PortId(0);
@@ -28,6 +30,7 @@ struct Endpoint {
     worker: Worker,
     counters: Arc<WorkerCounters>,
     segments: Arc<SegmentCounters>,
+    settings: Arc<SharedSettings>,
     pool: &'static FramePool,
 }
 
@@ -68,11 +71,13 @@ impl Endpoint {
         for &address in &remotes {
             routes.set_neighbour(NeighbourRequest { port: UNDERLAY, address }, Some([6; 6]));
         }
-        let vxlan = Vxlan::new(Arc::new(settings), &routes);
+        let settings = SharedSettings::new(settings);
+        let vxlan = Vxlan::new(&settings, &routes);
         let segments = vxlan.counters();
         let worker = Worker::new(pool, ports, Box::new(vxlan), WorkerSettings::default());
         let [lan, underlay, other_lan] = wires;
-        Self { lan, underlay, other_lan, routes, counters: worker.counters(), segments, worker, pool }
+        let counters = worker.counters();
+        Self { lan, underlay, other_lan, routes, counters, segments, settings, worker, pool }
     }
 
     fn turn(&mut self) {
@@ -102,6 +107,14 @@ impl Endpoint {
         self.underlay.send(frame.to_vec());
         self.turn();
         self.lan.receive()
+    }
+
+    /// Gives its segment another number and other endpoints.
+    fn change(&mut self, vni: u32, remotes: &[&str]) {
+        let Settings { segments, ports } = Settings::clone(&self.settings.get());
+        let local = segments[0].local.to_string();
+        self.settings.replace(Settings { segments: vec![segment(vni, LAN, &local, remotes)], ports });
+        self.turn();
     }
 
     fn drops(&self, port: PortId) -> Vec<(&'static str, u64)> {
@@ -155,6 +168,33 @@ fn a_station_is_sent_to_where_it_was_seen() {
     let answer = here.encapsulate(&frame(7, 1, &[2; 46]));
     assert_eq!(answer.len(), 1, "not to all");
     assert_eq!(answer[0][30..34], [192, 0, 2, 3]);
+}
+
+#[test]
+fn endpoints_come_and_go_between_two_batches() {
+    let mut here = Endpoint::new("192.0.2.1", &["192.0.2.2", "192.0.2.3", "192.0.2.4"]);
+    let mut there = Endpoint::new("192.0.2.3", &["192.0.2.1"]);
+    let outer = there.encapsulate(&frame(0xff, 7, &[1; 46])).remove(0);
+    assert!(here.decapsulate(&outer).is_some());
+    let (to_station, counted) = (frame(7, 1, &[2; 46]), here.totals());
+    let sent_to = |here: &mut Endpoint| -> Vec<u8> {
+        here.encapsulate(&to_station).iter().map(|outer| outer[33]).collect()
+    };
+    here.change(VNI, &["192.0.2.3", "192.0.2.4"]);
+    assert_eq!(sent_to(&mut here), [3], "where it was seen");
+    assert_eq!(here.totals().decapsulated, counted.decapsulated);
+    here.change(VNI, &["192.0.2.2", "192.0.2.4"]);
+    assert_eq!(sent_to(&mut here), [2, 4], "its endpoint is gone");
+    assert_eq!(here.decapsulate(&outer), None);
+    assert_eq!(here.drops(UNDERLAY), [("vxlan_remote_unknown", 1)]);
+    // As another segment it is counted from zero, and knows no station.
+    here.change(VNI, &["192.0.2.3", "192.0.2.4"]);
+    assert!(here.decapsulate(&outer).is_some());
+    here.change(VNI + 1, &["192.0.2.3", "192.0.2.4"]);
+    assert_eq!(here.totals(), SegmentTotals::default());
+    assert_eq!(sent_to(&mut here), [3, 4]);
+    assert_eq!(here.decapsulate(&outer), None);
+    assert!(here.drops(UNDERLAY).contains(&("vxlan_vni_unknown", 1)));
 }
 
 #[test]
