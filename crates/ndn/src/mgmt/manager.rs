@@ -96,6 +96,12 @@ impl<N: Node> Manager<N> {
         &self.node
     }
 
+    /// The node, to be changed as commands change it. What was listed before is listed anew.
+    pub fn node_mut(&mut self) -> &mut N {
+        self.commands += 1;
+        &mut self.node
+    }
+
     /// The routes, and the node whose FIB follows them: for those of the configuration.
     pub fn rib(&self) -> (MutexGuard<'_, Rib>, &N) {
         (lock(&self.rib), &self.node)
@@ -278,12 +284,19 @@ impl<N: Node> Manager<N> {
         self.notifications.get(place).cloned()
     }
 
-    /// Answers what comes over a connection until `stop` is set.
+    /// Answers what comes over a connection until `stop` is set, and does between two commands what `between` says: every 50 ms at
+    /// least.
     ///
     /// # Errors
     /// When the connection is gone.
-    pub fn serve(&mut self, connection: &mut Connection, stop: &AtomicBool) -> io::Result<()> {
+    pub fn serve(
+        &mut self,
+        connection: &mut Connection,
+        stop: &AtomicBool,
+        mut between: impl FnMut(&mut Self),
+    ) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
+            between(self);
             let wait = Instant::now() + Duration::from_millis(50);
             if let Some(received) = connection.receive(wait)?
                 && let Some((header, packet)) = received.packet()

@@ -111,6 +111,11 @@ impl Rib {
         self.routes
     }
 
+    /// How many more there may be.
+    pub fn room(&self) -> usize {
+        self.routes_max.saturating_sub(self.routes)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.routes == 0

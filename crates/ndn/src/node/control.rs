@@ -1,28 +1,32 @@
 //! What a router answers. Who changes something speaks NDN with it.
 
-use std::sync::{Arc, Mutex};
+use std::any::Any;
 
 use kaido_engine::PortTotals;
 use kaido_node::api::Asked;
-use kaido_node::function::{Answer, DatapathChoice, FunctionStatus, FunctionView, Part, Traces};
+use kaido_node::function::{
+    Answer, DatapathChoice, FunctionStatus, FunctionView, Part, PreparedReload, ReloadRefusal, Traces,
+};
 use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
 
+use super::config::NdnConfig;
+use super::management::Management;
+use super::reload::FileEntries;
 use super::tables::Tables;
-use crate::mgmt::Rib;
 use crate::router::Observer;
 
 /// What forwards.
 pub(super) const DATAPATH: &str = "engine";
 
 /// A router, as it is shown.
-pub(super) struct RouterView {
+pub(super) struct RouterView<'m> {
     pub(super) router: Observer,
-    pub(super) rib: Arc<Mutex<Rib>>,
+    pub(super) management: &'m Management,
     pub(super) traces: PortTraces,
 }
 
-impl FunctionView for RouterView {
+impl FunctionView for RouterView<'_> {
     fn status(&mut self, by_workers: Vec<PortTotals>) -> FunctionStatus {
         let reason = "an NDN router forwards in the engine".to_owned();
         FunctionStatus {
@@ -33,7 +37,23 @@ impl FunctionView for RouterView {
     }
 
     fn answer_part(&mut self, asked: &Asked, so_far: Option<Part>) -> Option<Answer> {
-        Tables { router: &self.router, rib: &self.rib }.answer(asked, so_far)
+        Tables { router: &self.router, rib: self.management.rib() }.answer(asked, so_far)
+    }
+
+    fn prepare_reload(&mut self, config: &dyn Any) -> Result<PreparedReload, Vec<ReloadRefusal>> {
+        // It is of the type with which this was started.
+        let Some(config) = config.downcast_ref::<NdnConfig>() else {
+            return Err(vec![ReloadRefusal { path: "ndn", why: "it is no router's".to_owned() }]);
+        };
+        let next = FileEntries::of(config);
+        let refusals = self.management.refusals(next.clone());
+        if refusals.is_empty() { Ok(Box::new(next)) } else { Err(refusals) }
+    }
+
+    fn commit_reload(&mut self, prepared: PreparedReload) {
+        if let Ok(next) = prepared.downcast() {
+            self.management.take(*next);
+        }
     }
 
     fn traces(&mut self) -> &mut dyn Traces {

@@ -1,28 +1,36 @@
 //! The management thread: an application of the router, over a connection of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use kaido_ndn_tables::FaceId;
-use kaido_node::config::Spanned;
+use kaido_node::function::ReloadRefusal;
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use super::reload::{FileEntries, InForce};
 use crate::client::Connection;
-use crate::face::{FLAG_RELIABILITY, FaceUri, Persistency};
 use crate::host::HostControl;
-use crate::mgmt::{Authority, FaceRequest, Manager, Node, Rib, Route, origin};
-use crate::node::config::{FaceConfig, NdnConfig};
+use crate::mgmt::{Authority, Manager, Node, Rib, Route, origin};
+use crate::node::config::NdnConfig;
 use crate::router::RouterNode;
 
 /// What management answers to.
 const PREFIXES: [&str; 2] = ["/localhost/nfd", "/localhop/nfd"];
 
+/// What the thread does between two commands.
+type Task = Box<dyn FnOnce(&mut Manager<RouterNode>, &mut InForce) + Send>;
+
+/// How long is waited for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The running thread.
 pub(super) struct Management {
     stop: Arc<AtomicBool>,
     rib: Arc<Mutex<Rib>>,
+    tasks: SyncSender<Task>,
     thread: JoinHandle<()>,
 }
 
@@ -33,14 +41,12 @@ impl Management {
     /// When a face, a route or a strategy of the file cannot be made.
     pub(super) fn start(
         config: &NdnConfig,
-        mut node: RouterNode,
+        node: RouterNode,
         authority: Authority,
         host: &HostControl,
     ) -> miette::Result<Self> {
         let (own, stream) =
             host.application().into_diagnostic().wrap_err("no connection for the management")?;
-        let faces = faces(config, &mut node)?;
-        strategies(config, &mut node)?;
         let mut manager = Manager::new(node, authority, *config.ndn.routes_max.get_ref() as usize);
         for prefix in PREFIXES {
             let name = name_from_uri(prefix).into_diagnostic()?;
@@ -57,26 +63,22 @@ impl Management {
                 },
             )?;
         }
-        for configured in &config.ndn.routes {
-            let wanted = configured.get_ref();
-            let to = &wanted.to.get_ref().0;
-            let Some((_, face)) = faces.iter().find(|(remote, _)| remote == to) else { continue };
-            let wanted_route = Route {
-                face: *face,
-                origin: origin::STATIC,
-                cost: wanted.cost.into(),
-                child_inherit: wanted.inherit,
-                capture: wanted.capture,
-                expires: None,
-            };
-            route(&manager, &wanted.prefix.0, wanted_route)?;
-        }
+        let mut in_force = InForce::default();
+        in_force
+            .take(FileEntries::of(config), &mut manager)
+            .map_err(|faults| miette!("{}", faults.join("\n")))?;
         let rib = manager.shared_rib().clone();
+        let (tasks, asked) = sync_channel::<Task>(1);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let turn = move || {
             let mut connection = Connection::over_stream(stream);
-            if let Err(error) = manager.serve(&mut connection, &stopped) {
+            let between = |manager: &mut Manager<RouterNode>| {
+                while let Ok(task) = asked.try_recv() {
+                    task(manager, &mut in_force);
+                }
+            };
+            if let Err(error) = manager.serve(&mut connection, &stopped, between) {
                 tracing::error!(%error, "the management has lost its connection");
             }
         };
@@ -84,6 +86,7 @@ impl Management {
         Ok(Self {
             stop,
             rib,
+            tasks,
             thread: thread.into_diagnostic().wrap_err("cannot start the management thread")?,
         })
     }
@@ -91,6 +94,38 @@ impl Management {
     /// The routes, for who lists them.
     pub(super) fn rib(&self) -> &Arc<Mutex<Rib>> {
         &self.rib
+    }
+
+    /// Why another file cannot take the place of the one that is in force; nothing where it can.
+    pub(super) fn refusals(&self, next: FileEntries) -> Vec<ReloadRefusal> {
+        self.ask(move |manager, in_force| in_force.refusals(&next, manager)).unwrap_or_else(|| {
+            vec![ReloadRefusal { path: "ndn", why: "the management does not answer".to_owned() }]
+        })
+    }
+
+    /// Has another file take the place of the one that is in force.
+    pub(super) fn take(&self, next: FileEntries) {
+        match self.ask(move |manager, in_force| in_force.take(next, manager)) {
+            Some(Ok(())) => {}
+            Some(Err(faults)) => {
+                faults.iter().for_each(|fault| tracing::error!(fault, "not all of the file is in force"));
+            }
+            None => tracing::error!("the management has not taken the file in time"),
+        }
+    }
+
+    /// Has the thread answer a question.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Manager<RouterNode>, &mut InForce) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tell, told) = sync_channel(1);
+        let task: Task = Box::new(move |manager, in_force| {
+            // Who asked may have given up.
+            let _ = tell.try_send(question(manager, in_force));
+        });
+        self.tasks.try_send(task).ok()?;
+        told.recv_timeout(PATIENCE).ok()
     }
 
     /// Whether it has ended by itself.
@@ -107,40 +142,9 @@ impl Management {
     }
 }
 
-/// Makes the faces of the file; their other ends and numbers.
-fn faces(config: &NdnConfig, node: &mut RouterNode) -> miette::Result<Vec<(FaceUri, FaceId)>> {
-    let make = |face: &Spanned<FaceConfig>| {
-        let face = face.get_ref();
-        let remote = face.remote.get_ref().0.clone();
-        let wish = FaceRequest {
-            remote: remote.clone(),
-            local: face.local.as_ref().map(|local| local.get_ref().0.clone()),
-            persistency: Persistency::Permanent,
-            mtu: face.mtu.as_ref().map(|mtu| *mtu.get_ref()),
-            flags: if face.reliability { FLAG_RELIABILITY } else { 0 },
-        };
-        let made = node.create_face(&wish).map_err(|error| miette!("ndn.face: {remote}: {error}"))?;
-        Ok((remote, made.id()))
-    };
-    config.ndn.faces.iter().map(make).collect()
-}
-
-/// Chooses the strategies of the file.
-fn strategies(config: &NdnConfig, node: &mut RouterNode) -> miette::Result<()> {
-    for wanted in &config.ndn.strategies {
-        let wanted = wanted.get_ref();
-        let Some(choice) = wanted.choice() else { continue };
-        let strategy = name_from_uri(&format!("/localhost/nfd/strategy/{choice}")).into_diagnostic()?;
-        node.set_strategy(&wanted.prefix.0, &strategy).map_err(|why| {
-            miette!("ndn.strategy: {}: {why}", Name::new(&wanted.prefix.0).unwrap_or_default())
-        })?;
-    }
-    Ok(())
-}
-
-/// Registers a route of the file, or our own.
+/// Registers a route of our own.
 fn route(manager: &Manager<RouterNode>, prefix: &[u8], route: Route) -> miette::Result<()> {
     let prefix = Name::new(prefix).into_diagnostic()?;
     let (mut rib, node) = manager.rib();
-    rib.register(prefix, route, &mut node.fib()).map_err(|error| miette!("ndn.route: {prefix}: {error}"))
+    rib.register(prefix, route, &mut node.fib()).map_err(|error| miette!("{prefix}: {error}"))
 }

@@ -12,6 +12,7 @@ mod management;
 mod metrics;
 mod multicast;
 mod ports;
+mod reload;
 mod tables;
 mod tier;
 mod workers;
@@ -220,8 +221,8 @@ fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
         metrics: Box::new(metrics),
         heartbeat: Heartbeat::new(),
     });
-    let rib = management.rib().clone();
-    control.run(&mut RouterView { router, rib, traces }, || worker_set.has_lost() || management.has_ended());
+    let mut view = RouterView { router, management: &management, traces };
+    control.run(&mut view, || worker_set.has_lost() || management.has_ended());
     management.stop();
     let ended = worker_set.end(&mut ports.opened, control.is_stopping());
     // After the workers, which have given it what they held.

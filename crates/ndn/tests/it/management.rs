@@ -560,7 +560,7 @@ fn the_manager_is_an_application() {
     let stopped = stop.clone();
     let thread = std::thread::spawn(move || {
         let mut rig = Rig::new();
-        rig.manager.serve(&mut Connection::over_stream(far), &stopped).unwrap();
+        rig.manager.serve(&mut Connection::over_stream(far), &stopped, |_| {}).unwrap();
         rig.manager.rib().0.len()
     });
     let mut consumer = Consumer::over(Connection::over_stream(near));

@@ -157,7 +157,7 @@ fn manage(node: RouterNode, host: &HostControl, stop: Arc<AtomicBool>) -> JoinHa
         rib.register(Name::new(&name_from_uri(prefix).unwrap()).unwrap(), route, &mut node.fib()).unwrap();
     }
     std::thread::spawn(move || {
-        let served = manager.serve(&mut Connection::over_stream(stream), &stop);
+        let served = manager.serve(&mut Connection::over_stream(stream), &stop, |_| {});
         assert!(served.is_ok() || stop.load(Ordering::Relaxed), "{served:?}");
     })
 }

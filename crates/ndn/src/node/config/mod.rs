@@ -34,25 +34,16 @@ pub(crate) const SCHEMA: FunctionSchema = FunctionSchema {
     reload: RELOAD,
 };
 
-/// What a reload can change: nothing yet. Routes, strategies and faces change at run time by management commands.
+/// What a reload can change: what management commands change, too.
 const RELOAD: &[ReloadRule] = &[
     ReloadRule::restart("ndn", "tables, queues and workers are made of it when the router starts"),
     ReloadRule::restart("ndn.regions", "workers read the regions without a lock"),
     ReloadRule::restart("ndn.balance", "workers have a copy of it"),
     ReloadRule::restart("ndn.listen", "sockets and their bounds are made of it when the router starts"),
     ReloadRule::restart("ndn.management", "keys are read from their files when the router starts"),
-    ReloadRule::restart(
-        "ndn.face",
-        "faces of the file are made at the start: `kaido ndn face create` and `destroy` make and end others",
-    ),
-    ReloadRule::restart(
-        "ndn.route",
-        "routes of the file are registered at the start: `kaido ndn route add` and `remove` change them now",
-    ),
-    ReloadRule::restart(
-        "ndn.strategy",
-        "strategies of the file are chosen at the start: `kaido ndn strategy set` and `unset` change them now",
-    ),
+    ReloadRule::changes("ndn.face", "at once; a face that stays keeps what it was made with"),
+    ReloadRule::changes("ndn.route", "from the next Interest on"),
+    ReloadRule::changes("ndn.strategy", "from the next Interest on"),
     ReloadRule::restart(
         "ndn.cs",
         "the Content Store is made of it: `kaido ndn cs config` lowers its bound now",
@@ -410,7 +401,7 @@ pub(crate) enum AdmitName {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaceConfig {
-    /// Other end of a face that is made at the start and kept: `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]`,
+    /// Other end of a face that is made and kept: `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]`,
     /// `ether://[02:00:00:00:00:01]`.
     pub(crate) remote: Spanned<UriField>,
     /// Port of a face of Ethernet.
