@@ -22,7 +22,7 @@ struct Model {
 const GRE: &[&[&str]] = &[
     &["net_pkg.sv", "gre_pkg.sv"],
     STREAMS,
-    &["gre_regs.sv", "gre_parse.sv", "gre_match.sv", "gre_decide.sv", "gre_decap.sv"],
+    &["gre_regs.sv", "gre_parse.sv", "gre_sum.sv", "gre_match.sv", "gre_decide.sv", "gre_decap.sv"],
 ];
 const GTPU: &[&str] = &["axis_words.sv", "axil_split.sv", "gtpu_regs.sv", "gtpu_lookup.sv"];
 const GTPU_PACKAGES: &[&str] = &["net_pkg.sv", "ip_pkg.sv", "gtpu_pkg.sv"];

@@ -3,12 +3,12 @@
 //
 //   s_axis ──▶ axis_window ──▶ shift, change ──▶ m_axis   what passes, stripped or not
 //                │      ╰───────────────────────▶ host_axis   what the host must do, unchanged; tuser says why
-//                ╰──▶ gre_parse ──▶ gre_match ──▶ gre_decide ─┘    gre_regs ◀── s_axil
+//                ╰──▶ gre_parse, gre_sum ──▶ gre_match ──▶ gre_decide ─┘    gre_regs ◀── s_axil
 //
 // The first beat leaves WINDOW_BEATS + 1 clocks after it came in, or two more if PIPELINED, and one beat passes each clock. The
 // core reads the headers that lie in the first WINDOW_BEATS beats. What turns out at the end of a frame whose first beat has
-// left, a frame shorter than its IP header says or longer than may leave, sets m_axis_tuser with tlast: who takes the frame
-// drops it.
+// left, a frame shorter than its IP header says, longer than may leave or with a wrong checksum of GRE, sets m_axis_tuser with
+// tlast: who takes the frame drops it.
 //
 // tkeep is contiguous from octet 0 and full but in the last beat. s_axis_tuser with tlast marks a frame with an error.
 
@@ -83,9 +83,9 @@ module gre_decap
     localparam int unsigned PARSED = MATCHED + 1;
     localparam int unsigned DEPTH = PARSED + WINDOW_BEATS - 1;
     localparam int unsigned RULES = RULES_V4 + RULES_V6;
-    // Words of outer headers that the window lets pass: 6 are IPv4 and GRE without options, 18 with all.
+    // Words of outer headers that the window lets pass: 6 are IPv4 and GRE without options, 19 with all.
     localparam int unsigned OUTER_MIN = 6;
-    localparam int unsigned OUTER_MAX = (WINDOW - 16) / 4 < 18 ? (WINDOW - 16) / 4 : 18;
+    localparam int unsigned OUTER_MAX = (WINDOW - 16) / 4 < 19 ? (WINDOW - 16) / 4 : 19;
     // The rest is shifted by steps of a power of two.
     localparam int unsigned STEPS = $clog2(OUTER_MAX - OUTER_MIN + 1);
     localparam int unsigned SPAN = OCTETS + 4 * (OUTER_MAX - OUTER_MIN);
@@ -95,6 +95,8 @@ module gre_decap
 
     initial begin
         assert (WINDOW_BEATS >= 2 && WINDOW >= 64);
+        // The last beat of a packet is summed when the end of what was in its tunnel leaves.
+        assert (WINDOW_BEATS <= PARSED);
     end
 
     wire policy_t                 policy;
@@ -138,6 +140,15 @@ module gre_decap
         if (load[PARSED]) layout <= layout_next;
         if (load[PARSED-1] && first[PARSED]) fields <= fields_read;
     end
+
+    // The checksum of GRE, of the frame up to and with the beat of each stage.
+    wire logic [PARSED:0] sums_right;
+    wire logic [15:0]     sum_total;
+    gre_sum #(.DATA_W(DATA_W), .PARSED(PARSED)) checksum (
+        .clk, .load(load[PARSED-1:0]), .is_first(first[PARSED]), .octets(data[PARSED]),
+        .gre_at(layout.gre_at), .packet_end(fields_read.packet_end), .total(sum_total), .right(sums_right)
+    );
+    wire logic unused_sums = &{1'b0, sums_right, sum_total};
 
     // Matching, and what can be said without the rule.
     wire logic               whole;
@@ -314,6 +325,18 @@ module gre_decap
     wire logic strips = decision.verdict == VERDICT_STRIP;
     wire logic hosts = decision.verdict == VERDICT_HOST;
     wire logic cut_short = decision.tunnel && end_known && end_length < decision.packet_end;
+    // The end of the packet is in the stages that the window has, or before them, when the end of what was in the tunnel leaves.
+    logic sum_right;
+    logic goes_on;
+    always_comb begin
+        sum_right = sums_right[0];
+        goes_on   = 1'b1;
+        for (int unsigned at = 1; at <= WINDOW_BEATS; at++) begin
+            goes_on = goes_on && !last[at-1];
+            if (goes_on) sum_right = sums_right[at];
+        end
+    end
+    wire logic wrong_sum = decision.has_sum && !sum_right;
     wire logic ends_out = strips ? left <= COUNT_W'(OCTETS) || last[0] : last[0];
     wire logic too_long = passes && end_length > policy.length_max;
 
@@ -376,7 +399,7 @@ module gre_decap
     assign m_axis_tdata = changed;
     assign m_axis_tkeep = keep_out;
     assign m_axis_tlast = ends_out;
-    assign m_axis_tuser = ends_out && ((end_known && end_error) || cut_short || too_long);
+    assign m_axis_tuser = ends_out && ((end_known && end_error) || cut_short || wrong_sum || too_long);
 
     // What is not stripped has not been shifted.
     assign host_axis_tdata = PIPELINED ? leaving : data[0];
@@ -386,7 +409,7 @@ module gre_decap
 
     assign event_valid = head_taken && last[0];
     assign event_code = hosts ? decision.because : user[0] ? FRAME_ERROR : cut_short ? IP_MALFORMED :
-        too_long ? TOO_BIG : decision.because;
+        wrong_sum ? GRE_CHECKSUM : too_long ? TOO_BIG : decision.because;
 
     gre_regs #(.DATA_W(DATA_W), .RULES_V4(RULES_V4), .RULES_V6(RULES_V6)) regs (
         .clk, .rst,
@@ -395,7 +418,7 @@ module gre_decap
         .s_axil_rdata, .s_axil_rresp, .s_axil_rvalid, .s_axil_rready,
         .policy, .rules_v4, .rules_v6, .ready(running),
         .event_valid, .event_code,
-        .event_matched(decision.matched && !user[0] && !cut_short),
+        .event_matched(decision.matched && !user[0] && !cut_short && !wrong_sum),
         .event_rule(decision.rule),
         .event_octets(count[0])
     );

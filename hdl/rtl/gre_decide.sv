@@ -55,10 +55,12 @@ module gre_decide
     verdict_t verdict;
     event_t   because;
     logic     counts;
+    logic     has_sum;
     always_comb begin
         verdict = VERDICT_DROP;
         because = PASSED;
         counts  = 1'b0;
+        has_sum = 1'b0;
         if (facts.many_tags) begin
             verdict = VERDICT_HOST;
             because = HOST_TAGS;
@@ -83,14 +85,13 @@ module gre_decide
             verdict = policy.unreadable;
             because = policy.unreadable == VERDICT_PASS ? PASSED :
                 policy.unreadable == VERDICT_HOST ? HOST_PUNT : facts.unreadable_event;
-        end else if (facts.has_sum) begin
-            verdict = VERDICT_HOST;
-            because = HOST_CHECKSUM;
         end else if (facts.too_deep) begin
             verdict = VERDICT_HOST;
             because = HOST_DEEP;
         end else begin
             verdict = action.verdict;
+            // Whether it is right is known at the end of the frame, and goes before what a rule says.
+            has_sum = facts.has_sum;
             counts  = matched && action.verdict != VERDICT_HOST;
             unique case (action.verdict)
                 VERDICT_PASS: because = PASSED;
@@ -121,6 +122,7 @@ module gre_decide
         verdict: verdict,
         because: because,
         tunnel: facts.tunnel,
+        has_sum: has_sum,
         packet_end: facts.packet_end,
         out_len: facts.out_len,
         tags: facts.tags,

@@ -27,7 +27,7 @@ module gre_match
     localparam int unsigned WORDS = (WINDOW - 14) / 4;
     // Words from an Ethernet header without tags to the inner packet.
     localparam int unsigned INNER_MIN = 6;
-    localparam int unsigned INNER_MAX = WORDS < 20 ? WORDS : 20;
+    localparam int unsigned INNER_MAX = WORDS < 21 ? WORDS : 21;
     // Bits of a place from INNER_MIN to INNER_MAX that tell it from the others.
     localparam int unsigned INNER_W = $clog2(INNER_MAX - INNER_MIN + 1);
 
@@ -54,9 +54,7 @@ module gre_match
     wire logic has_sequence = flags[12];
     wire logic [2:0] gre_words = 3'd1 + {2'd0, has_sum} + {2'd0, has_key} + {2'd0, has_sequence};
     wire logic [4:0] outer_words = {1'b0, layout.ip_words} + {2'd0, gre_words};
-    // GRE with a checksum is left to the host, whatever is in it.
-    wire logic [1:0] option_words = {1'b0, has_key} + {1'b0, has_sequence};
-    wire logic [4:0] inner_at = layout.gre_at + 5'd1 + {3'd0, option_words};
+    wire logic [4:0] inner_at = layout.gre_at + {2'd0, gre_words};
 
     // What the frame would be with so many words of GRE: compared with all of them while their number is not known.
     // Four are in place 0.
@@ -130,7 +128,8 @@ module gre_match
     end
 
     // The packet in the tunnel.
-    wire logic [15:0] inner = fields.inner[option_words == 2'd0 ? 0 : option_words == 2'd1 ? 1 : 2];
+    wire logic [1:0] option_words = {1'b0, has_sum} + {1'b0, has_key} + {1'b0, has_sequence};
+    wire logic [15:0] inner = fields.inner[option_words];
     wire logic wrong_inner =
         (in_v4 && (lengths.no_v4 || inner[15:12] != 4'd4 || inner[11:8] < 4'd5)) ||
         (in_v6 && (lengths.no_v6 || inner[15:12] != 4'd6)) ||
@@ -161,7 +160,7 @@ module gre_match
     end
 
     assign facts = '{
-        many_tags: layout.three_tags && !no_link,
+        many_tags: layout.many_tags && !no_link,
         extension: is_v6 && !no_extension && fields.extended,
         tunnel: (fields.is_v4 || is_v6) && !no_next && fields.next_gre,
         broken: no_header || fields.no_payload || (is_whole && reaches_short),

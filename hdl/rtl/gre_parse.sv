@@ -42,7 +42,10 @@ module gre_parse
         return {octets[at], octets[at+1]};
     endfunction
 
-    wire logic [2:0] vlan = {is_vlan(half(front, 20)), is_vlan(half(front, 16)), is_vlan(half(front, 12))};
+    wire logic [4:0] vlan;
+    for (genvar tag = 0; tag < 5; tag++) begin : g_vlan
+        assign vlan[tag] = is_vlan(half(front, 12 + 4 * tag));
+    end
     wire logic [1:0] tags_next = !vlan[0] ? 2'd0 : !vlan[1] ? 2'd1 : 2'd2;
     wire logic [15:0] ethertype = half(front, 12 + 4 * int'(tags_next));
     // Version and length of IPv4's header.
@@ -50,7 +53,8 @@ module gre_parse
     wire logic [3:0] words_next = opening[5] ? 4'd10 : opening[3:0];
     assign layout_next = '{
         tags: tags_next,
-        three_tags: &vlan,
+        // Of a frame with five nobody reads more: it is no tunnel packet.
+        many_tags: &vlan[2:0] && vlan[4:3] != 2'b11,
         type_v4: ethertype == TYPE_IPV4 && opening[7:4] == 4'd4,
         type_v6: ethertype == TYPE_IPV6 && opening[7:4] == 4'd6,
         is_six: opening[5],
@@ -110,12 +114,12 @@ module gre_parse
     end
 
     // GRE (RFC 2784, RFC 2890), and what may be behind it.
-    logic [2**GRE_W-1:0][3:0][31:0] gre_by_place;
+    logic [2**GRE_W-1:0][4:0][31:0] gre_by_place;
     always_comb begin
         gre_by_place = '0;
-        for (int unsigned at = GRE_MIN; at <= GRE_MAX; at++) gre_by_place[at%(2**GRE_W)] = raw[at+:4];
+        for (int unsigned at = GRE_MIN; at <= GRE_MAX; at++) gre_by_place[at%(2**GRE_W)] = raw[at+:5];
     end
-    wire logic [3:0][31:0] gre = gre_by_place[layout.gre_at[GRE_W-1:0]];
+    wire logic [4:0][31:0] gre = gre_by_place[layout.gre_at[GRE_W-1:0]];
     wire logic unused_words = &{1'b0, window, gre, ip, raw};
 
     assign fields = '{
@@ -133,8 +137,9 @@ module gre_parse
         payload: payload_len[15:7] != '0 ? '1 : payload_len[6:0],
         over: {2'd0, payload_len} - spare,
         gre: gre[0],
-        key: gre[1],
-        inner: {gre[3][31:16], gre[2][31:16], gre[1][31:16]},
+        // Behind the checksum.
+        key: gre[0][31] ? gre[2] : gre[1],
+        inner: {gre[4][31:16], gre[3][31:16], gre[2][31:16], gre[1][31:16]},
         sums: sums
     };
 endmodule

@@ -21,12 +21,12 @@ package gre_pkg;
         OUTER_FRAGMENT  = 5'd11,
         // tuser of s_axis was set: the MAC saw a wrong frame check sequence. Software never sees such a frame.
         FRAME_ERROR     = 5'd12,
+        GRE_CHECKSUM    = 5'd13,
         // Left to the host, unchanged.
-        HOST_TAGS       = 5'd16, // more than two VLAN tags
+        HOST_TAGS       = 5'd16, // three or four VLAN tags
         HOST_EXTENSION  = 5'd17, // IPv6 extension headers that may end in GRE
         HOST_DEEP       = 5'd18, // headers that end behind the window
         HOST_FRAGMENT   = 5'd19, // a fragment of a tunnel packet
-        HOST_CHECKSUM   = 5'd20, // GRE with a checksum: it covers the payload
         HOST_ROUTE      = 5'd21, // the rule forwards by route
         HOST_PUNT       = 5'd22, // the rule, or the policy for what no rule is for or nobody can read, says host
         HOST_OTHER      = 5'd23  // no tunnel packet, and the host may have a tunnel for it
@@ -97,7 +97,7 @@ package gre_pkg;
     // Where things are in a frame: what must be known of its first octets before the others are read.
     typedef struct packed {
         logic [1:0] tags;
-        logic       three_tags;
+        logic       many_tags; // three or four
         logic       type_v4;
         logic       type_v6;
         logic       is_six;    // the version is 6, if it is 4 or 6
@@ -122,7 +122,7 @@ package gre_pkg;
         logic [COUNT_W:0]   over;        // how many more would leave without the IP header than may, signed
         logic [31:0]        gre;         // flags and protocol
         logic [31:0]        key;
-        logic [2:0][15:0]   inner;       // the first two octets behind GRE with no, one and two words of options
+        logic [3:0][15:0]   inner;       // the first two octets behind GRE with no to three words of options
         logic [SUM_PAIRS-1:0][17:0] sums; // of the IPv4 header, by two words
     } fields_t;
 
@@ -169,6 +169,7 @@ package gre_pkg;
         verdict_t           verdict;
         event_t             because;     // what is counted if nothing else turns out by the frame's end
         logic               tunnel;      // the frame must reach packet_end
+        logic               has_sum;     // of GRE: it must be right
         logic [COUNT_W-1:0] packet_end;
         logic [COUNT_W-1:0] out_len;     // of what is stripped
         logic [1:0]         tags;

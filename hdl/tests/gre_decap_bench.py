@@ -13,8 +13,9 @@ from streams import OKAY, SLVERR, Bench, Registers, Taker, start, under_pressure
 EVENTS = {
     "passed": 0, "stripped": 1, "ip_malformed": 2, "ip_checksum": 3, "gre_malformed": 4, "gre_version": 5,
     "gre_flags": 6, "gre_rule": 7, "inner_malformed": 8, "congestion_mark": 9, "too_big": 10,
-    "outer_fragment": 11, "frame_error": 12, "host_tags": 16, "host_extension": 17, "host_deep": 18,
-    "host_fragment": 19, "host_checksum": 20, "host_route": 21, "host_punt": 22, "host_other": 23,
+    "outer_fragment": 11, "frame_error": 12, "gre_checksum": 13, "host_tags": 16,
+    "host_extension": 17, "host_deep": 18, "host_fragment": 19, "host_route": 21, "host_punt": 22,
+    "host_other": 23,
 }  # fmt: skip
 NAMES = {code: name for name, code in EVENTS.items()}
 

@@ -12,6 +12,7 @@ SOURCES = [
     "event_counters.sv",
     "gre_regs.sv",
     "gre_parse.sv",
+    "gre_sum.sv",
     "gre_match.sv",
     "gre_decide.sv",
     "gre_decap.sv",

@@ -87,7 +87,9 @@ crate::outcome::events! {
     OuterFragment = 11, "outer_fragment";
     /// Dropped: the MAC said that the frame has an error.
     FrameError = 12, "frame_error";
-    /// To the host: more tags than two.
+    /// Dropped: the checksum of GRE is wrong.
+    GreChecksum = 13, "gre_checksum";
+    /// To the host: three or four tags.
     HostTags = 16, "host_tags";
     /// To the host: IPv6 extension headers.
     HostExtension = 17, "host_extension";
@@ -95,8 +97,6 @@ crate::outcome::events! {
     HostDeep = 18, "host_deep";
     /// To the host: a fragment of a tunnel packet.
     HostFragment = 19, "host_fragment";
-    /// To the host: GRE with a checksum.
-    HostChecksum = 20, "host_checksum";
     /// To the host: forwarded by route.
     HostRoute = 21, "host_route";
     /// To the host: the rule or the policy says so.

@@ -108,6 +108,79 @@ fn a_frame_one_octet_short_of_its_packet_is_malformed() {
     }
 }
 
+/// As [`longer`], behind GRE with a checksum: a key before it makes the packet begin at another octet.
+fn summed(tags: usize, has_key: bool, more: u16) -> Vec<u8> {
+    let frame = longer(tags, more);
+    let (outer, gre) = (14 + 4 * tags, 14 + 4 * tags + 20);
+    let mut header = vec![if has_key { 0xa0 } else { 0x80 }, 0, 8, 0, 0, 0, 0, 0];
+    if has_key {
+        header.extend([1, 2, 3, 4]);
+    }
+    let mut whole = [&frame[..gre], &header, &frame[gre + 4..]].concat();
+    let total = (whole.len() - outer) as u16;
+    whole[outer + 2..outer + 4].copy_from_slice(&total.to_be_bytes());
+    whole[outer + 10..outer + 12].fill(0);
+    let sum = checksum(&whole[outer..gre]);
+    whole[outer + 10..outer + 12].copy_from_slice(&sum.to_be_bytes());
+    let sum = checksum(&whole[gre..]);
+    whole[gre + 4..gre + 6].copy_from_slice(&sum.to_be_bytes());
+    whole
+}
+
+/// Of all values of the checksum one is right, so that each carry comes.
+#[test]
+fn one_checksum_of_gre_is_right() {
+    for size in [Size::Bits256, Size::Bits512, Size::Bits256Pipelined] {
+        let Some(mut core) = crate::core("one_checksum_of_gre_is_right", size) else { continue };
+        let whole = summed(0, false, 71);
+        let frames: Vec<_> = (0..=u16::MAX)
+            .map(|sum| {
+                let mut frame = whole.clone();
+                frame[38..40].copy_from_slice(&sum.to_be_bytes());
+                frame
+            })
+            .collect();
+        let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, "each checksum");
+        assert_eq!(events.iter().filter(|event| **event == Event::Stripped).count(), 1);
+        assert_eq!(events.iter().filter(|event| **event == Event::GreChecksum).count(), 0xffff);
+    }
+}
+
+/// Wherever an octet is changed behind the outer header, the checksum notices it; behind the packet it means nothing.
+#[test]
+fn each_octet_of_gre_is_summed_and_padding_is_not() {
+    for size in Size::ALL {
+        let Some(mut core) = crate::core("each_octet_of_gre_is_summed_and_padding_is_not", size) else {
+            continue;
+        };
+        let mut frames = Vec::new();
+        for (tags, has_key, more) in (0..3).flat_map(|tags| {
+            [(tags, false, 0), (tags, true, 1), (tags, false, 7), (tags, true, 38), (tags, false, 95)]
+        }) {
+            let whole = summed(tags, has_key, more);
+            // From the checksum on: before it is what makes GRE another.
+            for at in 14 + 4 * tags + 24..whole.len() + 70 {
+                let mut frame = whole.clone();
+                frame.resize(whole.len() + 70, 0x3c);
+                frame[at] ^= 1 << (at % 8);
+                frames.push((frame, at < whole.len()));
+            }
+            frames.push((whole, false));
+        }
+        for seed in 0..2 {
+            let pressure = if seed == 0 { Pressure::NONE } else { Pressure::seeded(seed) };
+            let sent: Vec<_> = frames.iter().map(|(frame, _)| frame.clone()).collect();
+            let events = compare(&mut core, size, &uniform(), &sent, pressure, &format!("seed {seed}"));
+            // Of 256 bits the headers of some end behind the window.
+            let judged = events.iter().zip(&frames).filter(|(event, _)| **event != Event::HostDeep);
+            for (event, (frame, is_wrong)) in judged {
+                let wanted = if *is_wrong { Event::GreChecksum } else { Event::Stripped };
+                assert_eq!(*event, wanted, "{size:?}: {frame:02x?}");
+            }
+        }
+    }
+}
+
 /// RFC 8200 3: GRE is announced and nothing is there.
 #[test]
 fn ipv6_without_a_payload_is_malformed() {

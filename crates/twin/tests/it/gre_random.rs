@@ -48,8 +48,10 @@ fn is_hosts(event: Event, frame: &[u8], settings: &Settings, size: Size) -> bool
     let verdicts =
         || settings.rules.iter().map(|rule| rule.verdict).chain([settings.unmatched, settings.unreadable]);
     match event {
-        // A tag that is cut off is not walked; the core does not look behind the third type.
-        Event::HostTags => link.is_err() || link.is_ok_and(|link| link.tag_count > 2),
+        // A tag that is cut off is not walked; the core does not look where the frame ends behind the third type.
+        Event::HostTags => {
+            link.is_ok_and(|link| link.tag_count > 2) || (link.is_err() && (22..30).contains(&frame.len()))
+        }
         Event::HostExtension => {
             link.is_ok_and(|link| link.ethertype == EtherType::IPV6)
                 && matches!(
@@ -71,7 +73,6 @@ fn is_hosts(event: Event, frame: &[u8], settings: &Settings, size: Size) -> bool
             settings.pieces == Pieces::Assemble
                 && ipv4::header(packet).is_ok_and(|header| header.fragment.is_some())
         }
-        Event::HostChecksum => outer(frame).is_some_and(|(_, header)| header.has_checksum),
         Event::HostRoute => verdicts().any(|verdict| decapsulates(&verdict)),
         Event::HostPunt => verdicts().any(|verdict| verdict == Verdict::Punt),
         _ => false,

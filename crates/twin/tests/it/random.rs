@@ -223,7 +223,7 @@ fn gre(random: &mut Random) -> Vec<u8> {
     let protocol = if random.once_in(40) { random.of(&[0x0800, 0x86dd, 0x6558]) } else { protocol };
     let mut flags: u16 = 0;
     let mut options = Vec::new();
-    let is_summed = random.once_in(16);
+    let is_summed = random.once_in(8);
     if is_summed {
         flags |= 0x8000;
         options.extend([0; 4]);
