@@ -24,6 +24,18 @@ const GRE: &[&[&str]] = &[
     STREAMS,
     &["gre_regs.sv", "gre_parse.sv", "gre_sum.sv", "gre_match.sv", "gre_decide.sv", "gre_decap.sv"],
 ];
+const TUNNEL: &[&[&str]] = &[
+    &["net_pkg.sv", "ip_pkg.sv", "gre_tunnel_pkg.sv"],
+    &[
+        "axis_window.sv",
+        "axis_words.sv",
+        "axil_slave.sv",
+        "event_counters.sv",
+        "em_ram_sdp.sv",
+        "axis_frame_fifo.sv",
+    ],
+    &["gre_sum.sv", "gre_tunnels.sv", "gre_encap.sv"],
+];
 const GTPU: &[&str] = &["axis_words.sv", "axil_split.sv", "gtpu_regs.sv", "gtpu_lookup.sv"];
 const GTPU_PACKAGES: &[&str] = &["net_pkg.sv", "ip_pkg.sv", "gtpu_pkg.sv"];
 const STREAMS: &[&str] = &["axis_window.sv", "axis_frame_end.sv", "axil_slave.sv", "event_counters.sv"];
@@ -54,7 +66,7 @@ const ONE_PORT: &str = "Simulated";
 const TWO_PORTS: &str = "SimulatedPorts";
 
 /// A model's place here is its number.
-const MODELS: [Model; 11] = [
+const MODELS: [Model; 13] = [
     Model { name: "Gre256", top: "gre_decap", parameters: &["-GDATA_W=256"], ports: ONE_PORT, sources: GRE },
     Model { name: "Gre512", top: "gre_decap", parameters: &["-GDATA_W=512"], ports: ONE_PORT, sources: GRE },
     Model {
@@ -107,6 +119,20 @@ const MODELS: [Model; 11] = [
         parameters: &["-GDATA_W=512", "-GPIPELINED=1'b1"],
         ports: ONE_PORT,
         sources: GRE,
+    },
+    Model {
+        name: "Tunnel256",
+        top: "gre_encap",
+        parameters: &["-GDATA_W=256"],
+        ports: ONE_PORT,
+        sources: TUNNEL,
+    },
+    Model {
+        name: "Tunnel512",
+        top: "gre_encap",
+        parameters: &["-GDATA_W=512"],
+        ports: ONE_PORT,
+        sources: TUNNEL,
     },
 ];
 

@@ -42,6 +42,8 @@ CORES: dict[str, tuple[str | None, str, str]] = {
     "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep and not pipelined"),
     "gre_pipelined": ("Gre256Pipelined", "test_gre_decap.py", "256-pipelined"),
     "gre_pipelined_512": ("Gre512Pipelined", "test_gre_decap.py", "512-pipelined"),
+    "gre_encap": ("Tunnel256", "test_gre_encap.py", "256 and not short"),
+    "gre_encap_512": ("Tunnel512", "test_gre_encap.py", "512"),
     "gtpu_decap": ("Decap256", "test_gtpu.py", "gtpu_decap and 256"),
     "gtpu_encap": ("Encap256", "test_gtpu.py", "gtpu_encap and 256"),
     "session_usage": (None, "test_session_usage.py", "6-3"),
@@ -51,7 +53,7 @@ CORES: dict[str, tuple[str | None, str, str]] = {
     "upf_one_port": (None, "test_upf_top.py", "1-256"),
 }
 # First part of the names of kaido-twin's tests of a model, by the first part of the model's name.
-TESTS = {"Gre": "gre_", "Decap": "gtpu_", "Encap": "gtpu_", "Upf": "upf_"}
+TESTS = {"Gre": "gre_", "Decap": "gtpu_", "Encap": "gtpu_", "Upf": "upf_", "Tunnel": "tunnel_"}
 # Octets of address space of a bench, and of what builds it.
 MEMORY = 8 << 30
 # Seconds that a bench has beyond some times what it takes without a fault.

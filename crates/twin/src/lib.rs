@@ -20,6 +20,7 @@ mod outcome;
 mod pressure;
 #[cfg_attr(not(cores), path = "absent.rs")]
 mod simulation;
+pub mod tunnel;
 pub mod upf;
 
 pub use gre::{Event, GreCore, Size, Unfit};

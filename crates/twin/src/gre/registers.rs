@@ -36,6 +36,9 @@ pub enum Unfit {
     /// More rules of a family than it has room for.
     #[error("{0} rules of one family: the core has room for {1}")]
     Rules(usize, usize),
+    /// More tunnels than it has room for.
+    #[error("{0} encapsulations of one port: the core has room for {1}")]
+    Tunnels(usize, usize),
     /// A port that is connected with none.
     #[error("port {0} has no peer port: the core has one way out")]
     NoPeerPort(u8),

@@ -12,7 +12,7 @@ use crate::vector::{Vector, octets};
 /// The steps of a file that are the host's, with the event.
 type Handed = Vec<(String, Event)>;
 
-fn run(core: &mut GreCore, vector: &Vector, pressure: Pressure) -> Handed {
+pub(crate) fn run(core: &mut GreCore, vector: &Vector, pressure: Pressure) -> Handed {
     core.reset();
     core.configure(&vector.settings(), vector.port("left")).unwrap();
     let frames: Vec<_> = vector.steps.iter().map(|step| octets(&step.frame)).collect();

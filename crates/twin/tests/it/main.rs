@@ -16,11 +16,14 @@ mod gtpu_timing;
 mod gtpu_vectors;
 mod random;
 mod software;
+mod tunnel_random;
+mod tunnel_vectors;
 mod upf_vectors;
 
 use std::io::Write;
 
 use kaido_twin::gtpu::{Direction, GtpuCore, Width};
+use kaido_twin::tunnel::TunnelCore;
 use kaido_twin::{CoreEvent, Disposition, GreCore, Outcome, Size, TwinError};
 
 /// A core; without verilator `None`, and the test is said to be skipped.
@@ -31,6 +34,11 @@ fn core(test: &str, size: Size) -> Option<GreCore> {
 /// As [`core`].
 fn gtpu_core(test: &str, direction: Direction, width: Width) -> Option<GtpuCore> {
     built(GtpuCore::new(direction, width), test, &format!("{direction:?}, {width:?}"))
+}
+
+/// As [`core`].
+fn tunnel_core(test: &str, width: Width) -> Option<TunnelCore> {
+    built(TunnelCore::new(width), test, &format!("{width:?}"))
 }
 
 fn built<Core>(core: Result<Core, TwinError>, test: &str, of: &str) -> Option<Core> {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kaido_engine::PortId;
 use kaido_gre::{
-    Condition, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix, Propagation, Rule, Settings,
-    Verdict,
+    Condition, DontFragment, Encapsulation, ForwardingMode, Inner, KeyMatch, Pieces, PortSettings, Prefix,
+    Propagation, Rule, Settings, Verdict,
 };
 use kaido_wire::checksum::checksum;
 
@@ -135,6 +135,41 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
     }
 }
 
+/// Tunnels that fit a core.
+pub(crate) fn encapsulations(random: &mut Random) -> Vec<Encapsulation> {
+    (0..random.below(9)).map(|number| encapsulation(random, number)).collect()
+}
+
+fn encapsulation(random: &mut Random, number: usize) -> Encapsulation {
+    let propagation = |uniform| if uniform { Propagation::Uniform } else { Propagation::Pipe };
+    let (is_v4, over_v4) = (!random.once_in(3), random.once_in(2));
+    let (local, remote): (IpAddr, IpAddr) = match over_v4 {
+        true => (address_v4(random).into(), address_v4(random).into()),
+        false => (address_v6(random).into(), address_v6(random).into()),
+    };
+    Encapsulation {
+        name: format!("tunnel {number}"),
+        port: random.of(&[PortId(0), PortId(0), PortId(0), PortId(1)]),
+        source: prefix(random, is_v4),
+        destination: prefix(random, is_v4),
+        ethernet: random.once_in(3),
+        local,
+        remote,
+        key: random.once_in(2).then(|| random.of(&KEYS)),
+        checksum: random.once_in(2),
+        hops: random.octet().max(1),
+        ttl: propagation(random.once_in(2)),
+        dscp: propagation(random.once_in(2)),
+        dont_fragment: random.of(&[
+            DontFragment::Set,
+            DontFragment::Set,
+            DontFragment::Copy,
+            DontFragment::Clear,
+        ]),
+        forward: if random.once_in(8) { ForwardingMode::Route } else { ForwardingMode::PeerPort },
+    }
+}
+
 /// IPv4 around `payload`.
 fn ipv4(random: &mut Random, protocol: u8, option_words: usize, payload: &[u8]) -> Vec<u8> {
     let total = (20 + 4 * option_words + payload.len()) as u16;
@@ -252,8 +287,21 @@ fn gre(random: &mut Random) -> Vec<u8> {
 
 /// A frame.
 pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
+    enclosed(random, |random| random.below(20))
+}
+
+/// A frame that seldom is a tunnel packet.
+pub(crate) fn plain(random: &mut Random) -> Vec<u8> {
+    enclosed(
+        random,
+        |random| if random.once_in(20) { random.below(20) } else { random.of(&[0, 1, 2, 4, 20, 20, 4]) },
+    )
+}
+
+/// A frame of the kind that is said when its tags are known.
+fn enclosed(random: &mut Random, kind: fn(&mut Random) -> usize) -> Vec<u8> {
     let tags = if random.once_in(3) { random.of(&[1, 1, 2, 2, 2, 3, 4, 5]) } else { 0 };
-    let (ethertype, packet): (u16, _) = match random.below(20) {
+    let (ethertype, packet): (u16, _) = match kind(random) {
         0 => (0x0806, random.octets(28)),
         1 => (random.word() as u16, payload(random)),
         2..4 => {
@@ -269,9 +317,14 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
             let tunnelled = gre(random);
             (0x0800, ipv4(random, 47, options, &tunnelled))
         }
-        _ => {
+        15..20 => {
             let tunnelled = gre(random);
             (0x86dd, ipv6(random, 47, &tunnelled))
+        }
+        _ => {
+            let options = if random.once_in(3) { random.below(7) } else { 0 };
+            let data = payload(random);
+            (0x0800, ipv4(random, 6, options, &data))
         }
     };
     let mut frame = random.octets(12);

@@ -1,0 +1,35 @@
+"""gre_encap in its sizes under cocotb."""
+
+import pytest
+from sim import run
+
+SOURCES = [
+    "net_pkg.sv",
+    "ip_pkg.sv",
+    "gre_tunnel_pkg.sv",
+    "axis_window.sv",
+    "axis_words.sv",
+    "axil_slave.sv",
+    "event_counters.sv",
+    "em_ram_sdp.sv",
+    "axis_frame_fifo.sv",
+    "gre_sum.sv",
+    "gre_tunnels.sv",
+    "gre_encap.sv",
+]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "room"),
+    [
+        ({"DATA_W": 256}, 16384),
+        ({"DATA_W": 512}, 32768),
+        # Three frames fill the memory: the input waits.
+        ({"DATA_W": 256, "BEATS_W": 6}, 2048),
+    ],
+    ids=["256", "512", "256-short"],
+)
+def test_gre_encap(monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int], room: int) -> None:
+    """All tests of the bench on one size."""
+    monkeypatch.setenv("KAIDO_HDL_ROOM", str(room))
+    run("gre_encap", SOURCES, "gre_encap_bench", parameters)
