@@ -433,7 +433,6 @@ module gre_encap
     logic                   finished; // all of a packet has left
     logic [COUNT_W:0]       left;     // octets of it that have not
     logic [1:0]             sent;     // beats that have; it stays at 3
-    logic                   rest;     // the last beat has been shifted, and its rest is to leave
     logic                   second;   // the beat in stage 0 is the second of its frame
     logic [OCTETS-1:0][7:0] previous;
 
@@ -442,7 +441,7 @@ module gre_encap
     wire logic hosts = decision[4];
     // Beats that are headers alone: the frame's own wait.
     wire logic is_behind = {5'd0, sent} >= shift / 7'(OCTETS);
-    wire logic ends_out = encapsulates ? left <= (COUNT_W + 1)'(OCTETS) || rest : last[0];
+    wire logic ends_out = encapsulates ? left <= (COUNT_W + 1)'(OCTETS) : last[0];
     wire logic leaves = m_axis_tvalid && m_axis_tready;
 
     assign m_axis_tvalid = head_valid && (passes || (encapsulates && !finished));
@@ -473,12 +472,10 @@ module gre_encap
             finished <= 1'b0;
             left     <= (COUNT_W + 1)'(headers_next) + {1'b0, load_len};
             sent     <= '0;
-            rest     <= 1'b0;
         end else if (leaves) begin
             finished <= ends_out;
             left     <= left - (COUNT_W + 1)'(OCTETS);
             if (sent != 2'd3) sent <= sent + 2'd1;
-            rest <= is_behind && last[0];
         end
     end
 

@@ -45,7 +45,7 @@ TUNNELS = [
     # IPv6 is not cut on its way, so this has no number.
     Tunnel("2001:db8:3::/48", source="2001:db8:1::/64", route=True, checksum=True, copy=True),
     Tunnel("10.2.3.0/24", copy=True, checksum=True, room=700),
-    Tunnel("10.2.4.0/24", ethernet=True, key=5, ttl_uniform=True, dscp_uniform=True),
+    Tunnel("10.2.4.0/24", ethernet=True, route=True, key=5, ttl_uniform=True, dscp_uniform=True),
     Tunnel("2001:db8:4::/48", outer_v6=True, route=True, clear=True, key=1),
 ]
 #: In the place of the last: all frames that the others are not for.
