@@ -56,7 +56,7 @@ def test_faces_routes_and_strategies_follow_the_file(
     made = [own["face"] for own in near.faces() if own["remote"] == FACE]
     # Together with what cannot change nothing does.
     for more, why in (
-        (strategy.replace("asf", "multicast") + face.replace("\n", "\nmtu = 1000\n", 2), "was made with"),
+        (strategy.replace("asf", "multicast") + f"{face}mtu = 1000\n", "was made with"),
         (f"{face}[ndn.balance]\nsample = 7\n", "workers have a copy of it"),
     ):
         code, said = change(more)

@@ -119,13 +119,19 @@ impl Live {
     }
 
     /// The settings of now, where they have changed since that generation, which becomes theirs.
+    #[inline]
     pub(crate) fn newer_than(&self, generation: &mut u64) -> Option<LiveSettings> {
         if self.generation.load(Ordering::Relaxed) == *generation {
             return None;
         }
+        Some(self.get_with(generation))
+    }
+
+    #[cold]
+    fn get_with(&self, generation: &mut u64) -> LiveSettings {
         let settings = self.lock();
         *generation = self.generation.load(Ordering::Relaxed);
-        Some(settings.clone())
+        settings.clone()
     }
 }
 

@@ -247,7 +247,6 @@ impl Function for Path {
     fn tick(&mut self, out: &mut Output<'_>) {
         let Self { reader, worker, .. } = self;
         worker.begin_round(out.now());
-        worker.follow_settings();
         for order in worker.node.take_orders() {
             match order {
                 WorkerOrder::Announce(station) => worker.announce(&station, out),

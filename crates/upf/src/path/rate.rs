@@ -10,28 +10,29 @@ use super::group::Exit;
 use super::read::FrameHead;
 use crate::UpfDrop;
 use crate::action::Action;
-use crate::node::Node;
+use crate::node::{LiveSettings, Node};
 use crate::qos::PolicerSlot;
 use crate::record::{Meters, Record};
 use crate::ue::Direction;
 
 impl Worker {
-    /// Begins a round.
+    /// Begins a round, by the settings of now.
     pub(super) fn begin_round(&mut self, now: Instant) {
         self.now = now;
         self.ticks = self.node.policers.ticks(now);
+        if let Some(live) = self.node.live.newer_than(&mut self.live_generation) {
+            self.obey(live);
+        }
     }
 
-    /// Takes the settings of now, where they have changed.
-    pub(super) fn follow_settings(&mut self) {
-        if let Some(live) = self.node.live.newer_than(&mut self.live_generation) {
-            let answers = live.answers_per_second;
-            for limit in [&mut self.error_indications, &mut self.extension_notices, &mut self.icmp_errors] {
-                limit.set(answers);
-            }
-            Arc::make_mut(&mut self.settings).live = live;
-            self.make_ready();
+    #[cold]
+    fn obey(&mut self, live: LiveSettings) {
+        let answers = live.answers_per_second;
+        for limit in [&mut self.error_indications, &mut self.extension_notices, &mut self.icmp_errors] {
+            limit.set(answers);
         }
+        Arc::make_mut(&mut self.settings).live = live;
+        self.make_ready();
     }
 
     /// As [`Worker::fast`], for a record with rates. What one of them refuses, the slow path drops.
