@@ -5,6 +5,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 /// A core in a size.
 struct Model {
@@ -159,6 +160,11 @@ fn main() {
         println!("cargo::warning=verilator is not here: the cores are not built and their tests are skipped");
         return;
     };
+    println!("cargo::rustc-cfg=cores");
+    // Clippy has build scripts of its own, and links nothing: it would compile all cores once more.
+    if env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.contains("clippy")) {
+        return;
+    }
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let mut build = cc::Build::new();
     build
@@ -173,12 +179,13 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == name));
     build.opt_level(if wanted.is_some() { 1 } else { 2 });
-    let (mut headers, mut cases) = (String::new(), String::new());
+    let (mut headers, mut cases, mut sources) = (String::new(), String::new(), Vec::new());
     for (number, model) in MODELS.iter().enumerate().filter(|(_, model)| is_wanted(model.name)) {
         let name = model.name;
         let folder = out.join(name);
         verilate(model, &rtl, &folder);
-        build.include(&folder).files(sources_in(&folder));
+        build.include(&folder);
+        sources.extend(sources_in(&folder));
         let _ = writeln!(headers, "#include \"{name}.h\"");
         let _ = writeln!(cases, "case {number}: return new {}<{name}>;", model.ports);
     }
@@ -186,11 +193,30 @@ fn main() {
         format!("#ifdef KAIDO_TWIN_HEADERS\n{headers}#endif\n#ifdef KAIDO_TWIN_CASES\n{cases}#endif\n");
     assert!(std::fs::write(out.join("models.inc"), models).is_ok(), "{} is not writable", out.display());
     build.include(&out);
-    for source in ["verilated.cpp", "verilated_threads.cpp"] {
-        build.file(root.join("include").join(source));
-    }
-    build.file("src/glue.cpp").compile("kaido_twin_cores");
-    println!("cargo::rustc-cfg=cores");
+    sources
+        .extend(["verilated.cpp", "verilated_threads.cpp"].map(|source| root.join("include").join(source)));
+    sources.push(PathBuf::from("src/glue.cpp"));
+    let objects = objects(&build, sources);
+    build.objects(objects).compile("kaido_twin_cores");
+}
+
+/// Compiles sources. Half of what verilator writes runs once, when a model is made: to optimise that takes longer than it ever runs.
+fn objects(build: &cc::Build, sources: Vec<PathBuf>) -> Vec<PathBuf> {
+    let runs_once = |path: &PathBuf| path.to_string_lossy().contains("__Slow");
+    let (once, often): (Vec<_>, Vec<_>) = sources.into_iter().partition(runs_once);
+    let mut unoptimised = build.clone();
+    unoptimised.opt_level(0).files(once);
+    let mut optimised = build.clone();
+    optimised.files(often);
+    thread::scope(|scope| {
+        let once = scope.spawn(|| unoptimised.compile_intermediates());
+        let mut all = optimised.compile_intermediates();
+        match once.join() {
+            Ok(more) => all.extend(more),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        all
+    })
 }
 
 /// Where the headers of verilator are; `None` without one.
