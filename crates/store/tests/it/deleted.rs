@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use kaido_store::{Durability, Journal, Kind, StoreError, open};
 
-use super::stores::{Folder, Values, begin, put, wait_until_folded};
+use super::stores::{Folder, PATIENCE, Values, begin, put, wait_until_folded};
 
 /// Turns as a control loop does, until something holds.
 fn turn_until(journal: &mut Journal, what: &str, holds: impl Fn(&Journal) -> bool) {
     let began = Instant::now();
     while !holds(journal) {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(began.elapsed() < PATIENCE, "{what}");
         let _ = journal.flush();
         std::thread::sleep(Duration::from_millis(5));
     }
