@@ -5,9 +5,7 @@
 
 use std::sync::OnceLock;
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
-
-use crate::sys::thread_usage;
+use crate::sys::{thread_time, thread_usage};
 
 /// What something took.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +35,17 @@ fn overhead_ns() -> f64 {
 
 /// A moment in this thread's CPU time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CpuTime(Timespec);
+pub(crate) struct CpuTime(libc::timespec);
 
 impl CpuTime {
     /// Now. A system call.
     pub(crate) fn now() -> Self {
-        Self(clock_gettime(ClockId::ThreadCPUTime))
+        Self(thread_time())
     }
 
     /// Nanoseconds since then.
     pub(crate) fn elapsed_ns(self) -> f64 {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
+        let now = thread_time();
         (now.tv_sec - self.0.tv_sec) as f64 * 1e9 + (now.tv_nsec - self.0.tv_nsec) as f64
     }
 }
