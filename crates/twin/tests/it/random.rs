@@ -282,6 +282,10 @@ fn gre(random: &mut Random) -> Vec<u8> {
         let sum = checksum(&gre);
         gre[4..6].copy_from_slice(&sum.to_be_bytes());
     }
+    if random.once_in(64) {
+        // It may end within its options.
+        gre.truncate(random.below(20));
+    }
     gre
 }
 
