@@ -20,7 +20,6 @@ use super::read::{FrameHead, IP_AT};
 use super::select::{TUNNELLED_AT, qfi_of};
 use crate::lan::LanId;
 use crate::node::{Node, WorkerEvent};
-use crate::qos::PolicerSlot;
 use crate::record::{CommonForward, FastPath, Meters, Record};
 use crate::tunnels::EncapTemplateId;
 use crate::ue::Direction;
@@ -206,7 +205,7 @@ impl Worker {
         if record.has_folded_quotas() && self.is_used_up(record) {
             return false;
         }
-        meters.policers.iter().all(|&slot| node.policers.admits(PolicerSlot(slot), direction, self.ticks))
+        self.is_within_rates(node, meters, direction)
     }
 
     /// Counts a packet of a folded record that leaves by a port.

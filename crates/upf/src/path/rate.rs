@@ -43,16 +43,20 @@ impl Worker {
         arrived: &FrameHead,
         frame: &mut Frame,
     ) -> Exit {
-        let (direction, now) = (record.direction(), self.ticks);
-        let meters = record.folded_meters();
-        let policers = || meters.policers.iter().map(|&slot| PolicerSlot(slot));
-        if !policers().all(|slot| self.node.policers.admits(slot, direction, now)) {
+        let (meters, direction) = (record.folded_meters(), record.direction());
+        if !self.is_within_rates(&self.node, &meters, direction) {
             return Exit::NONE;
         }
         let packet = frame.data().get(usize::from(arrived.offset)..);
         let Some(octets) = packet.and_then(kaido_wire::ip::length) else { return Exit::NONE };
         let Some(to) = self.fast_at_any_rate(record, arrived, frame) else { return Exit::NONE };
         self.spend_rates(&self.node, &meters, direction, octets, to)
+    }
+
+    /// Whether the rates of a folded record let a packet pass.
+    #[inline(always)]
+    pub(super) fn is_within_rates(&self, node: &Node, meters: &Meters<'_>, direction: Direction) -> bool {
+        meters.policers.iter().all(|&slot| node.policers.admits(PolicerSlot(slot), direction, self.ticks))
     }
 
     /// Takes from the rates of a folded record what a packet costs that leaves by a port.
