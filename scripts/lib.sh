@@ -18,9 +18,11 @@ times=/dev/null
 
 # Runs a step and shows what it prints. One that fails ends the script, as does a lane that has failed meanwhile.
 step() {
-    local name=$1 at=$SECONDS status
+    local name=$1 at=$SECONDS cpu status
     shift
     end_with_failed_lanes
+    cpu_seconds
+    cpu=$used
     say "$name"
     # In no condition: in one, a function would go on behind what fails in it, and `set -e` would say nothing.
     set +e
@@ -31,13 +33,29 @@ step() {
         printf '\n%s failed; the command was:\n  %s\n' "$name" "$*" >&2
         exit 1
     fi
-    printf '%d\t%s\n' $((SECONDS - at)) "$name" >>"$times"
-    printf -- '-- %s: %d s\n' "$name" $((SECONDS - at))
+    cpu_seconds
+    printf '%d\t%d\t%s\n' $((SECONDS - at)) $((used - cpu)) "$name" >>"$times"
+    printf -- '-- %s: %d s, %d s of CPU time\n' "$name" $((SECONDS - at)) $((used - cpu))
 }
 
-# How many steps have passed, and all of them with their seconds, the longest first.
+# Sets `used` to the CPU seconds, user and system, of all that this shell has run and waited for.
+cpu_seconds() {
+    local user system file=${times%/*}/.cpu-$BASHPID
+    [[ $times != /dev/null ]] || { used=0 && return; }
+    # In no subshell: that would say what it has used itself.
+    times >"$file"
+    { read -r _ && read -r user system; } <"$file"
+    rm "$file"
+    used=$((${user%m*} * 60 + ${system%m*} * 60))
+    user=${user#*m} system=${system#*m}
+    used=$((used + 10#${user%.*} + 10#${system%.*}))
+}
+
+# How many steps have passed, and all of them with their seconds and CPU seconds, the longest first.
 steps_passed() { wc -l <"$times"; }
-steps_by_time() { sort -rn "$times" | awk -F '\t' '{ printf "%6d s  %s\n", $1, $2 }'; }
+steps_by_time() {
+    sort -rn "$times" | awk -F '\t' '{ printf "%6d s %6d s of CPU  %s\n", $1, $2, $3; sum += $2 } END { printf "         %6d s of CPU  all\n", sum }'
+}
 
 # Lanes: functions whose steps run beside those of the script. What they print is shown when they are joined.
 declare -A lanes=()
