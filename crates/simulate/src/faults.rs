@@ -27,6 +27,8 @@ pub enum Sabotage {
     NoSyncAtStart,
     /// The node says that it started anew.
     OtherRecovery,
+    /// No control plane is told that a packet waits.
+    NoPages,
 }
 
 impl Sabotage {
@@ -44,7 +46,11 @@ impl Sabotage {
                 let before = kept.get(&(change.kind, change.key)).and_then(|before| seid(before));
                 change.kind == Kind::Session && before.is_some() && change.value.and_then(seid) == before
             }
-            Self::AnswersFirst | Self::NoMemory | Self::NoSyncAtStart | Self::OtherRecovery => false,
+            Self::AnswersFirst
+            | Self::NoMemory
+            | Self::NoSyncAtStart
+            | Self::OtherRecovery
+            | Self::NoPages => false,
         }
     }
 }

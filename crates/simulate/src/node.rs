@@ -13,12 +13,12 @@ use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, Transmit};
 use kaido_store::{Kind, Recorder};
 use kaido_upf::control::{CountersInUse, NoSession, UePool, Upf, recorded_volume};
 use kaido_upf::ids::InstanceId;
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::{BufferLimits, LiveSettings, NodeSettings};
 use kaido_upf::path::Path;
 use kaido_upf::usage::UsageSlot;
 
 use crate::disk::Kept;
-use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, ip, settings};
+use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, ip, with_live};
 use crate::message::Message;
 use crate::store::Store;
 
@@ -28,6 +28,8 @@ pub(crate) const SESSIONS_MAX: u32 = 1200;
 pub(crate) const NODE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 100)), 8805);
 /// How often control planes are asked for a heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
+/// How long packets wait for a UE at most.
+pub(crate) const BUFFER_TIME_MAX: Duration = Duration::from_secs(8);
 /// Frames of the pool.
 const FRAMES: usize = 256;
 /// Sessions whose usage is recorded in one turn.
@@ -137,7 +139,12 @@ impl Process {
             recorder
                 .put(Kind::Node, SELF, |record| record.extend_from_slice(&millis(recovery).to_le_bytes()));
         }
-        let settings = NodeSettings { sessions_max: SESSIONS_MAX, recovery: Some(recovery), ..settings() };
+        let live = |live: LiveSettings| LiveSettings {
+            buffer: BufferLimits { time_max: BUFFER_TIME_MAX, ..live.buffer },
+            ..live
+        };
+        let settings =
+            NodeSettings { sessions_max: SESSIONS_MAX, recovery: Some(recovery), ..with_live(live) };
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let file = machine.memory.try_clone().map_err(|error| text(&error))?;
         let (node, events) = kaido_upf::node::Node::over(settings, file).map_err(|error| text(&error))?;
@@ -284,6 +291,11 @@ impl Process {
     /// Sends a frame into a port, and says what comes out.
     pub(crate) fn pass(&mut self, now: Instants, port: PortId, frame: &[u8]) -> Vec<(PortId, Vec<u8>)> {
         self.wires[usize::from(port.0)].send(frame);
+        self.run_worker(now)
+    }
+
+    /// Lets the worker do what it has to do, and says what comes out.
+    pub(crate) fn run_worker(&mut self, now: Instants) -> Vec<(PortId, Vec<u8>)> {
         while self.worker.step_at(now.monotonic) > 0 {}
         let mut out = Vec::new();
         for port in [N3, N6] {

@@ -84,6 +84,15 @@ pub(crate) enum State {
     Ended,
 }
 
+/// Where downlink packets of a session go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Downlink {
+    /// Into a tunnel of the gNB.
+    Tunnel(u32),
+    /// They wait: the UE is idle.
+    Buffer,
+}
+
 /// Octets that passed, up and down.
 pub(crate) type Octets = [u64; 2];
 
@@ -98,10 +107,14 @@ pub(crate) struct Session {
     pub up_seid: u64,
     /// Where its packets come in.
     pub ends: Option<(u32, Ipv4Addr)>,
-    /// The tunnels that its downlink may go into: the one that was acknowledged last, and those that were asked for since.
-    pub tunnels: Vec<u32>,
-    /// The tunnel that is asked for now.
-    pub asked: Option<u32>,
+    /// Where its downlink may go: as was acknowledged last, and as was asked for since.
+    pub downlink: Vec<Downlink>,
+    /// Where it is asked to go now.
+    pub asked: Option<Downlink>,
+    /// The UE was idle at some time.
+    pub was_idle: bool,
+    /// The UE is to be paged: a packet for it waits.
+    pub is_paged: bool,
     /// What came out.
     pub passed: Octets,
     /// What of that may be lost with the memory of a machine.
@@ -120,8 +133,10 @@ impl Session {
             state: State::Establishing,
             up_seid: 0,
             ends: None,
-            tunnels: vec![gnb],
+            downlink: vec![Downlink::Tunnel(gnb)],
             asked: None,
+            was_idle: false,
+            is_paged: false,
             passed: [0; 2],
             may_be_lost: [0; 2],
             is_uncertain: false,
@@ -132,6 +147,16 @@ impl Session {
     /// Whether its packets must pass.
     pub(crate) const fn is_up(&self) -> bool {
         matches!(self.state, State::Active | State::Changing)
+    }
+
+    /// Whether its downlink may go there.
+    pub(crate) fn may_go(&self, there: Downlink) -> bool {
+        self.downlink.contains(&there) || self.asked == Some(there)
+    }
+
+    /// Whether its downlink waits, for sure.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.asked.is_none() && self.downlink == [Downlink::Buffer]
     }
 
     /// Takes in a report. One that comes again is known by its number, and says the same.

@@ -14,7 +14,7 @@ use crate::events::EventLog;
 use crate::message::{Message, REPORT};
 use crate::node::NODE;
 use crate::random::Random;
-use crate::session::{Session, Shape, State};
+use crate::session::{Downlink, Session, Shape, State};
 
 /// Requests without an answer at once.
 const OUTSTANDING: usize = 24;
@@ -72,6 +72,8 @@ pub(crate) struct Counts {
     pub repeated: u64,
     /// Heartbeats that were answered.
     pub alive: u64,
+    /// Reports that a packet waits for an idle UE.
+    pub pages: u64,
 }
 
 /// What the simulation gives a control plane.
@@ -141,6 +143,10 @@ impl ControlPlane {
     pub(crate) fn act(&mut self, turn: &mut Turn<'_>) {
         self.associate(turn);
         self.delete_again(turn);
+        // A UE takes its time.
+        if self.random.happens(300_000) {
+            self.wake_paged(turn);
+        }
         if !self.is_associated || self.smf.outstanding() >= OUTSTANDING {
             return;
         }
@@ -155,7 +161,8 @@ impl ControlPlane {
         let open = self.sessions.values().filter(|session| session.state != State::Ended).count();
         match (chosen % 100, any) {
             (0..40, _) if open < self.sessions_max => self.establish(turn),
-            (0..35, Some(seid)) => self.hand_over(turn, seid),
+            (0..20, Some(seid)) => self.hand_over(turn, seid),
+            (20..35, Some(seid)) => self.idle(turn, seid),
             (35..60, Some(seid)) => self.query(turn, seid),
             (60..85, Some(seid)) => self.delete(turn, seid),
             (98.., _) => self.heartbeat(turn),
@@ -172,12 +179,27 @@ impl ControlPlane {
         }
     }
 
+    /// Has the downlink of a session go into another tunnel. A UE that is idle wakes.
     fn hand_over(&mut self, turn: &mut Turn<'_>, seid: u64) {
         let teid = turn.number();
         let gnb =
             OuterHeaderCreation { teid: Teid(teid), ipv4: Some(Ipv4Addr::new(10, 100, 3, 2)), ipv6: None };
         let request = SessionTemplate::forward(gnb, false);
-        self.change(turn, seid, &request, Some(teid));
+        self.change(turn, seid, &request, Some(Downlink::Tunnel(teid)));
+    }
+
+    /// The UE of a session falls asleep.
+    fn idle(&mut self, turn: &mut Turn<'_>, seid: u64) {
+        self.change(turn, seid, &SessionTemplate::buffer(), Some(Downlink::Buffer));
+    }
+
+    /// Wakes the UEs that packets wait for.
+    pub(crate) fn wake_paged(&mut self, turn: &mut Turn<'_>) {
+        let is_to_wake = |session: &Session| session.is_paged && session.state == State::Active;
+        let paged = self.sessions.iter().filter(|(_, session)| is_to_wake(session));
+        for seid in paged.map(|(&seid, _)| seid).collect::<Vec<_>>() {
+            self.hand_over(turn, seid);
+        }
     }
 
     /// Asks for the usage of a session.
@@ -185,12 +207,18 @@ impl ControlPlane {
         self.change(turn, seid, &SessionTemplate::query(&[]), None);
     }
 
-    fn change(&mut self, turn: &mut Turn<'_>, seid: u64, request: &Modification, asked: Option<u32>) {
+    fn change(&mut self, turn: &mut Turn<'_>, seid: u64, request: &Modification, asked: Option<Downlink>) {
         let Some(session) = self.sessions.get_mut(&seid) else { return };
         if self.smf.modify(turn.now, Seid(seid), request, turn.out).is_ok() {
-            let what = if asked.is_some() { "hands over" } else { "queries" };
+            let what = match asked {
+                None => "queries",
+                Some(Downlink::Tunnel(_)) => "hands over",
+                Some(Downlink::Buffer) => "has buffered for",
+            };
             turn.log.note(format_args!("smf {} {what} {seid}", self.number));
             (session.state, session.asked) = (State::Changing, asked);
+            session.was_idle |= asked == Some(Downlink::Buffer);
+            session.is_paged &= !matches!(asked, Some(Downlink::Tunnel(_)));
         }
     }
 
@@ -229,7 +257,10 @@ impl ControlPlane {
 
     /// Whether nothing is asked and not answered.
     pub(crate) fn is_quiet(&self) -> bool {
-        let is_settled = |session: &Session| matches!(session.state, State::Active | State::Ended);
+        let is_settled = |session: &Session| match session.state {
+            State::Active => !session.is_paged,
+            state => state == State::Ended,
+        };
         self.smf.outstanding() == 0 && self.sessions.values().all(is_settled)
     }
 
@@ -320,10 +351,9 @@ impl ControlPlane {
                 self.counts.changed += 1;
                 let session = self.session(seid)?;
                 session.state = State::Active;
-                session.tunnels = session
-                    .asked
-                    .take()
-                    .map_or_else(|| std::mem::take(&mut session.tunnels), |asked| vec![asked]);
+                if let Some(asked) = session.asked.take() {
+                    session.downlink = vec![asked];
+                }
             }
             SmfEvent::Deleted { seid, .. } => {
                 turn.log.note(format_args!("smf {number} has deleted {seid}"));
@@ -353,6 +383,15 @@ impl ControlPlane {
                 self.no_answer(request, seid);
             }
             SmfEvent::Usage { .. } => {}
+            SmfEvent::DownlinkData { seid, .. } => {
+                turn.log.note(format_args!("smf {number} is to page {seid}"));
+                self.counts.pages += 1;
+                let session = self.session(seid)?;
+                if !session.was_idle {
+                    return Err(format!("a packet waits in session {seid}, which was never idle"));
+                }
+                session.is_paged = true;
+            }
             other => return Err(format!("{other:?}, which nothing asked for")),
         }
         Ok(())
@@ -372,7 +411,7 @@ impl ControlPlane {
             _ => {
                 // It may have been carried out.
                 session.is_uncertain |= session.asked.is_none();
-                session.tunnels.extend(session.asked.take());
+                session.downlink.extend(session.asked.take());
                 session.state = State::Active;
             }
         }

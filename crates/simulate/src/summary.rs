@@ -28,6 +28,10 @@ pub struct Summary {
     pub reports: u64,
     /// Answers that came more than once.
     pub repeated: u64,
+    /// Reports that a packet waits for an idle UE.
+    pub pages: u64,
+    /// Packets that had waited.
+    pub released: u64,
     /// Requests without an answer.
     pub unanswered: u64,
     /// Packets that were sent.

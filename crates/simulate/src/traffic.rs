@@ -10,54 +10,111 @@ use kaido_wire::Ipv4View;
 use crate::fixture::{N3, N6, packets};
 use crate::node::Process;
 use crate::random::Random;
-use crate::session::{Session, State};
+use crate::session::{Downlink, Session, State};
+use crate::smf::ControlPlane;
 
 /// Octets of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Ethernet, IPv4, UDP, and four octets of GTP-U before the TEID.
-const TEID_AT: usize = ETHERNET + 20 + 8 + 4;
+/// Ethernet, IPv4, and UDP.
+const GTPU_AT: usize = ETHERNET + 20 + 8;
 /// IPv4 and UDP of the packets of UEs.
 const INNER_HEADERS: usize = 28;
 
 /// Sends a packet of a session each way, or one way, and counts what comes out.
 ///
 /// # Errors
-/// When it does not pass, or goes elsewhere.
+/// When it neither passes nor waits for a UE that is idle, or goes elsewhere.
 pub(crate) fn pass(
     process: &mut Process,
     now: Instants,
     session: &mut Session,
     random: &mut Random,
 ) -> Result<(), String> {
-    let (which, size) = (random.below(3), random.place(1100));
-    let Some((teid, ue)) = session.ends else { return Ok(()) };
     // One whose end is asked for may have ended, and others have its address.
     if !session.is_up() && !process.endpoint.service().has_session(Seid(session.up_seid)) {
         return Ok(());
     }
-    let (ue_text, octets) = (ue.to_string(), (size + INNER_HEADERS) as u64);
+    let (which, size) = (random.below(3), random.place(1100));
     if which != 0 {
-        let frame = packets::uplink(teid, &packets::udp(&ue_text, "8.8.8.8", size));
-        let out = process.pass(now, N3, &frame);
-        match &out[..] {
-            [(port, frame)] if *port == N6 && source_of(frame) == Some(ue) => {
-                session.passed[0] += octets;
-            }
-            _ => return Err(format!("an uplink packet came out as {}: {session:?}", shown(&out))),
-        }
+        pass_up(process, now, session, size)?;
     }
     if which != 1 {
-        let out = process.pass(now, N6, &packets::downlink(&packets::udp("8.8.8.8", &ue_text, size)));
-        let into = |frame: &[u8]| frame.get(TEID_AT..TEID_AT + 4)?.try_into().ok().map(u32::from_be_bytes);
-        let is_right = |teid: u32| session.tunnels.contains(&teid) || session.asked == Some(teid);
-        match &out[..] {
-            [(port, frame)] if *port == N3 && into(frame).is_some_and(is_right) => {
-                session.passed[1] += octets;
-            }
-            _ => return Err(format!("a downlink packet came out as {}: {session:?}", shown(&out))),
+        pass_down(process, now, session, size)?;
+    }
+    Ok(())
+}
+
+fn pass_up(process: &mut Process, now: Instants, session: &mut Session, size: usize) -> Result<(), String> {
+    let Some((teid, ue)) = session.ends else { return Ok(()) };
+    let out = process.pass(now, N3, &packets::uplink(teid, &packets::udp(&ue.to_string(), "8.8.8.8", size)));
+    match &out[..] {
+        [(port, frame)] if *port == N6 && source_of(frame) == Some(ue) => {
+            session.passed[0] += (size + INNER_HEADERS) as u64;
+            Ok(())
+        }
+        _ => Err(format!("an uplink packet came out as {}: {session:?}", shown(&out))),
+    }
+}
+
+/// Sends a packet to the UE of a session.
+///
+/// # Errors
+/// As [`pass`].
+pub(crate) fn pass_down(
+    process: &mut Process,
+    now: Instants,
+    session: &mut Session,
+    size: usize,
+) -> Result<(), String> {
+    let Some((_, ue)) = session.ends else { return Ok(()) };
+    let out = process.pass(now, N6, &packets::downlink(&packets::udp("8.8.8.8", &ue.to_string(), size)));
+    let is_right = |teid: u32| session.may_go(Downlink::Tunnel(teid));
+    match &out[..] {
+        [(port, frame)] if *port == N3 && teid_of(frame).is_some_and(is_right) => {
+            session.passed[1] += (size + INNER_HEADERS) as u64;
+            Ok(())
+        }
+        [] if session.may_go(Downlink::Buffer) => Ok(()),
+        _ => Err(format!("a downlink packet came out as {}: {session:?}", shown(&out))),
+    }
+}
+
+/// Counts packets that have waited for a UE, which is not idle any more.
+///
+/// # Errors
+/// When one goes into no tunnel that was asked for.
+pub(crate) fn count_released(
+    control_planes: &mut [ControlPlane],
+    out: &[(PortId, Vec<u8>)],
+) -> Result<(), String> {
+    for released in out {
+        let (port, frame) = released;
+        let mut sessions = control_planes.iter_mut().flat_map(|smf| smf.sessions.values_mut());
+        let has = |session: &&mut Session, teid| session.was_idle && session.may_go(Downlink::Tunnel(teid));
+        let session = teid_of(frame).and_then(|teid| sessions.find(|session| has(session, teid)));
+        match session.zip(size_of(frame)).filter(|_| *port == N3) {
+            Some((session, octets)) => session.passed[1] += octets,
+            None => return Err(format!("a packet that waited came out as {}", shown(&out[..1]))),
         }
     }
     Ok(())
+}
+
+/// The TEID of a G-PDU in a frame.
+fn teid_of(frame: &[u8]) -> Option<u32> {
+    frame.get(GTPU_AT + 4..GTPU_AT + 8)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// Octets of the packet in it.
+fn size_of(frame: &[u8]) -> Option<u64> {
+    let header = frame.get(GTPU_AT..)?;
+    let optional = header.first()? & 7 != 0;
+    let mut at = 8 + 4 * usize::from(optional);
+    // Each says its own length, in units of four octets, and what comes next.
+    while optional && *header.get(at - 1)? != 0 {
+        at += 4 * usize::from(*header.get(at)?).max(1);
+    }
+    Ipv4View::new_checked(header.get(at..)?).ok().map(|packet| packet.total_len().into())
 }
 
 /// The source of the IPv4 packet in a frame.

@@ -13,9 +13,9 @@ use crate::disk::Kept;
 use crate::events::EventLog;
 use crate::faults::Sabotage;
 use crate::journal::JournalStore;
-use crate::message::Message;
+use crate::message::{Message, REPORT};
 use crate::network::{Link, Towards};
-use crate::node::{Machine, Process, Start};
+use crate::node::{BUFFER_TIME_MAX, Machine, Process, Start};
 use crate::options::Options;
 use crate::random::Random;
 use crate::session::{Octets, State};
@@ -181,6 +181,7 @@ impl World {
             deleted: sum(|smf| smf.counts.deleted),
             changed: sum(|smf| smf.counts.changed),
             reports: sum(|smf| smf.counts.reports),
+            pages: sum(|smf| smf.counts.pages),
             repeated: sum(|smf| smf.counts.repeated),
             unanswered: sum(|smf| smf.counts.unanswered),
             ..self.summary
@@ -263,6 +264,7 @@ impl World {
                 Phase::Resting => {
                     smf.associate(&mut turn);
                     smf.delete_again(&mut turn);
+                    smf.wake_paged(&mut turn);
                 }
                 Phase::Over => {}
             }
@@ -303,6 +305,7 @@ impl World {
         for (_, at, bytes) in received {
             process.endpoint.handle(now, self.control_planes[at].address, &bytes, &mut out);
         }
+        self.release()?;
         if self.phase == Phase::Rough {
             self.traffic()?;
         }
@@ -318,6 +321,7 @@ impl World {
         let Some(process) = &mut self.process else { return Ok(()) };
         let mut out = Vec::new();
         process.poll(now, &mut out);
+        self.release()?;
         if self.ends_at(CrashPoint::AfterPoll)? {
             return Ok(());
         }
@@ -328,6 +332,15 @@ impl World {
         self.begin_checkpoint();
         self.ends_at(CrashPoint::Idle)?;
         Ok(())
+    }
+
+    /// What has waited leaves, where it is to go now.
+    fn release(&mut self) -> Result<(), String> {
+        let now = self.now();
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let released = process.run_worker(now);
+        self.summary.released += released.len() as u64;
+        traffic::count_released(&mut self.control_planes, &released)
     }
 
     fn ends_at(&mut self, point: CrashPoint) -> Result<bool, String> {
@@ -369,6 +382,9 @@ impl World {
             let delivery = self.links[at].send(self.time, Towards::Smf, &bytes);
             let Some(message) = Message::read(&bytes) else { continue };
             let (kind, seid, usage) = (message.kind, message.seid, message.usage());
+            if kind == REPORT && usage.is_empty() && self.options.sabotage == Some(Sabotage::NoPages) {
+                continue;
+            }
             self.log
                 .note(format_args!("the node sends {kind} of {seid:?} to smf {at}: {delivery:?} {usage:?}"));
         }
@@ -407,6 +423,7 @@ impl World {
 
     /// Looks whether what is there is what was acknowledged, and whether what was reported is what passed.
     fn check(&mut self) -> Result<(), String> {
+        self.page()?;
         // Whatever was counted is asked for.
         for at in 0..self.control_planes.len() {
             let active: Vec<u64> = self.up(at).collect();
@@ -419,6 +436,33 @@ impl World {
             }
         }
         self.compare()
+    }
+
+    /// A packet for each UE that is idle: its control plane is told, and wakes it.
+    fn page(&mut self) -> Result<(), String> {
+        // The packet before it may have been told to nobody. The next is told when that one is too old.
+        for _ in 0..2 {
+            let now = self.now();
+            let Some(process) = &mut self.process else { return Err("there is no node".to_owned()) };
+            let sessions = self.control_planes.iter_mut().flat_map(|smf| smf.sessions.values_mut());
+            for session in sessions.filter(|session| session.is_up() && session.is_idle()) {
+                traffic::pass_down(process, now, session, 100)?;
+            }
+            self.drain()?;
+            let too_old = self.time + BUFFER_TIME_MAX;
+            while self.is_any_idle() && self.time < too_old {
+                self.step()?;
+            }
+        }
+        match self.is_any_idle() {
+            true => Err("a packet waits for a UE, and its control plane is not told".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn is_any_idle(&self) -> bool {
+        let mut sessions = self.control_planes.iter().flat_map(|smf| smf.sessions.values());
+        sessions.any(|session| session.is_up() && session.is_idle())
     }
 
     fn up(&self, at: usize) -> impl Iterator<Item = u64> + '_ {

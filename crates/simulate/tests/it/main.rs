@@ -62,6 +62,8 @@ fn seeds_see_what_there_is() {
         ("sessions that ended", seen.deleted, 900),
         ("changes", seen.changed, 1000),
         ("reports", seen.reports, 100),
+        ("pages", seen.pages, 50),
+        ("packets that waited", seen.released, 50),
         ("answers after a restart", seen.repeated, 1),
         ("requests without an answer", seen.unanswered, 20),
         ("packets", seen.packets, 3000),
@@ -115,6 +117,12 @@ fn lost_counters_are_noticed() {
 #[test]
 fn a_store_that_is_read_and_not_on_the_disk_is_noticed() {
     noticed(Sabotage::NoSyncAtStart, Durability::Disk);
+}
+
+#[test]
+fn a_page_that_is_not_sent_is_noticed() {
+    let failure = noticed(Sabotage::NoPages, Durability::Process);
+    assert!(failure.what.contains("is not told"), "{failure}");
 }
 
 #[test]
