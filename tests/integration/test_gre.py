@@ -311,15 +311,15 @@ MALFORMED = {
     "over IPv6": ("IPv6(src=L6, dst=R6) / GRE(version=2) / IP() / UDP()", "gre_version"),
 }
 
-#: Sends each of the lines of standard input's JSON list.
+#: What the texts above name beside scapy's layers.
+NAMES = {"L": LEFT[4], "R": RIGHT[4], "L6": LEFT[6], "R6": RIGHT[6]}
+#: Sends a frame twice. It starts sooner than scapy.
 SEND = """
-import json, sys
-from scapy.all import *
-L, R, L6, R6 = "192.0.2.1", "192.0.2.2", "fd00:1::1", "fd00:1::2"
-INNER = bytes(IP(src="10.9.0.1", dst="10.8.0.2") / UDP(sport=1, dport=2) / b"x")
-socket = conf.L2socket(iface="eth0")
-for text in json.loads(sys.argv[1]):
-    socket.send(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / eval(text))
+import socket, sys
+port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+port.bind(("eth0", 0))
+for _ in range(2):
+    port.send(bytes.fromhex(sys.argv[1]))
 """
 
 
@@ -332,13 +332,16 @@ def test_malformed_tunnel_packets_are_counted_by_what_is_wrong(
     Conformance: RFC 2784 2.3 | Versions and flags that are not understood are refused
     Conformance: RFC 2784 2.5 | Checksums are verified
     """
-    pytest.importorskip("scapy")
+    layers = vars(pytest.importorskip("scapy.all"))
+    ethernet = layers["Ether"](src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+    inner = bytes(eval("IP(src='10.9.0.1', dst='10.8.0.2') / UDP(sport=1, dport=2) / b'x'", layers))
     node = start(
         datapath, '[[gre.rule]]\nname = "no"\nkey = 13\nverdict = "drop"\n[[gre.rule]]\nname = "off"\n'
     )
     for what, (text, reason) in MALFORMED.items():
         before = node.reasons()
-        wire.left.run(sys.executable, "-c", SEND, json.dumps([text, text]))
+        frame = ethernet / eval(text, layers | NAMES | {"INNER": inner})
+        wire.left.run(sys.executable, "-c", SEND, bytes(frame).hex())
         expected = before | {reason: before.get(reason, 0) + 2}
         try:
             wait_until(lambda expected=expected: node.reasons() == expected, what)
