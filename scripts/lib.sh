@@ -188,8 +188,9 @@ need_cargo_tool() {
     shift 2
     if [[ ! -x $tools_dir/$name || $("$tools_dir/$name" --version 2>/dev/null) != *"$version"* ]]; then
         say "Installing $name $version"
-        # Slow to run and fast to build: it is run once.
-        cargo install "$name" --version "=$version" --locked --debug --quiet --root "$(dirname "$tools_dir")" "$@"
+        # Slow to run and fast to build: it is run once. What several of them need is built once.
+        CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$(dirname "$tools_dir")/build cargo install "$name" --version "=$version" \
+            --locked --debug --quiet --root "$(dirname "$tools_dir")" "$@"
     fi
 }
 
@@ -203,7 +204,7 @@ need_python() {
     fi
     if ! cmp -s "$wanted" "$stamp" 2>/dev/null; then
         say "Installing Python packages of ${wanted#"$root_dir"/}"
-        "$venv/bin/python" -m pip install --quiet --requirement "$wanted"
+        "$venv/bin/python" -m pip install --quiet --no-compile --requirement "$wanted"
         cp "$wanted" "$stamp"
     fi
 }
