@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use kaido_engine::PortId;
 use kaido_n4::{Seid, SessionService};
 use kaido_pfcp::Instants;
-use kaido_wire::Ipv4View;
+use kaido_wire::{GtpuView, Ipv4View};
 
 use crate::fixture::{N3, N6, packets};
 use crate::node::Process;
@@ -100,21 +100,19 @@ pub(crate) fn count_released(
     Ok(())
 }
 
-/// The TEID of a G-PDU in a frame.
+/// The TEID of the G-PDU in a frame.
 fn teid_of(frame: &[u8]) -> Option<u32> {
-    frame.get(GTPU_AT + 4..GTPU_AT + 8)?.try_into().ok().map(u32::from_be_bytes)
+    g_pdu(frame).map(|g_pdu| g_pdu.teid())
 }
 
 /// Octets of the packet in it.
 fn size_of(frame: &[u8]) -> Option<u64> {
-    let header = frame.get(GTPU_AT..)?;
-    let optional = header.first()? & 7 != 0;
-    let mut at = 8 + 4 * usize::from(optional);
-    // Each says its own length, in units of four octets, and what comes next.
-    while optional && *header.get(at - 1)? != 0 {
-        at += 4 * usize::from(*header.get(at)?).max(1);
-    }
-    Ipv4View::new_checked(header.get(at..)?).ok().map(|packet| packet.total_len().into())
+    let g_pdu = g_pdu(frame)?;
+    Ipv4View::new_checked(g_pdu.payload()).ok().map(|packet| packet.total_len().into())
+}
+
+fn g_pdu(frame: &[u8]) -> Option<GtpuView<&[u8]>> {
+    GtpuView::new_checked(frame.get(GTPU_AT..)?).ok()
 }
 
 /// The source of the IPv4 packet in a frame.
