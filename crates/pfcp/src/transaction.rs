@@ -70,7 +70,7 @@ impl Default for Retransmission {
 }
 
 impl Retransmission {
-    /// How long the peer may still send a request again: after this its answer need not be kept.
+    /// How long a peer with the same times may still send a request again.
     pub(crate) fn lifetime(&self) -> Duration {
         self.t1 * (self.n1 + 2)
     }
@@ -306,6 +306,9 @@ struct Answer {
     serial: u64,
 }
 
+/// How long answers are kept at least, where not so many are given that the bound of their number is reached.
+const ANSWERS_KEPT: Duration = Duration::from_secs(60);
+
 /// What is to be done with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestStatus {
@@ -343,14 +346,14 @@ struct AnswerRecord<'a> {
 
 impl AnswerCache {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
-        let keep = timing.lifetime();
         let (answers, order, recorder) = Default::default();
+        let keep = kept(timing);
         Self { keep, limit, answers, order, serial: 0, newest: 0, is_unordered: false, recorder }
     }
 
     /// Keeps answers from here on as long as requests may come again.
     pub(crate) fn set_timing(&mut self, timing: Retransmission) {
-        self.keep = timing.lifetime();
+        self.keep = kept(timing);
     }
 
     /// Has answers taken down.
@@ -456,6 +459,11 @@ impl AnswerCache {
     fn len(&self) -> usize {
         self.answers.len()
     }
+}
+
+/// How long answers are kept: a control plane has a T1 and an N1 of its own, and a node that is down answers late.
+fn kept(timing: Retransmission) -> Duration {
+    timing.lifetime().max(ANSWERS_KEPT)
 }
 
 /// What an answer is recorded under: numbers go round, so that those of long ago are written over.
@@ -573,7 +581,16 @@ mod tests {
             answered.finish(SystemTime::now(), (PEER, 50, sequence), &vec![1].into());
         }
         assert_eq!((answered.len(), answered.order.len()), (100, 100));
-        answered.expire(now + Duration::from_secs(60));
+        answered.expire(now + ANSWERS_KEPT);
+        assert_eq!((answered.len(), answered.order.len()), (100, 100));
+        answered.expire(now + ANSWERS_KEPT + Duration::from_millis(1));
         assert_eq!((answered.len(), answered.order.len()), (0, 0));
+    }
+
+    /// A peer sends again for as long as its own T1 and N1 say.
+    #[test]
+    fn answers_outlive_short_times_of_ours() {
+        let timing = |t1| Retransmission { t1: Duration::from_secs(t1), n1: 3 };
+        assert_eq!([timing(1), timing(20)].map(kept), [60, 100].map(Duration::from_secs));
     }
 }
