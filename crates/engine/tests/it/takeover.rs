@@ -2,7 +2,7 @@
 //! for it and opened again. Every packet comes out once, and every frame is in one place.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -227,6 +227,14 @@ fn steer(socket: &impl AsFd) -> PortSteering {
     steering
 }
 
+/// Packets that the kernel has brought to the near end so far.
+fn brought() -> u64 {
+    let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let near = devices.lines().find_map(|line| line.trim().strip_prefix("ke-a0:")).unwrap();
+    // Octets, then packets.
+    near.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 fn take_over<P: Opened>(pair: &Pair) {
     let (far, near) = (pair.far_mac("ke-b0"), mac("ke-a0"));
     let near_mac = near.map(|octet| format!("{octet:02x}")).join(":");
@@ -249,8 +257,10 @@ fn take_over<P: Opened>(pair: &Pair) {
         };
         numbers.send(40);
         all(&mut process, &mut numbers);
-        // Some wait to be received.
+        // Some wait to be received. A link that goes down drops those that the kernel has yet to bring.
+        let before = brought();
         numbers.send(WAITING);
+        eventually("what was sent", || (brought() >= before + u64::from(WAITING)).then_some(()));
         let is_down = round % 2 == 0;
         if is_down {
             // Some were received, and wait to be sent.
