@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -162,8 +163,11 @@ def talk_through_the_tunnel(wire: Wire, family: int) -> None:
     for inner, through in ((4, "10.8.0.2"), (6, "fd00:8::2")):
         wire.right.ip("address", "add", f"{through}/{32 if inner == 4 else 128}", "dev", "lo")
         wire.left.ip("route", "add", through, "dev", "gre1", "src", INNER_LEFT[inner])
-        assert wire.left.pings(through, "-I", INNER_LEFT[inner])
-        assert wire.left.pings(through, "-I", INNER_LEFT[inner], "-s", "1300")
+        source = ("-I", INNER_LEFT[inner])
+        # Neighbours of both sides are found with the first.
+        wait_until(partial(wire.left.pings, through, *source, count=1, patience=2), f"{through} is reached")
+        assert wire.left.pings(through, *source)
+        assert wire.left.pings(through, *source, "-s", "1300")
     assert flow(wire.left, INNER_LEFT[4], wire.right, "10.8.0.2", 500, 1300) == list(range(500))
     bind = ("--bind", INNER_LEFT[4])
     assert iperf(wire.left, wire.right, "10.8.0.2", 8_000_000, *bind)
