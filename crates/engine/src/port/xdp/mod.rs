@@ -42,8 +42,9 @@ const SEGMENTS_MAX: usize = 17;
 /// How long a port that closes waits for what it has sent.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How long the kernel may take to let a queue go after its last socket was closed.
-const TEARDOWN: Duration = Duration::from_secs(1);
+/// How long the kernel may take to let a queue go after its last socket was closed: more than a second was seen where a node was killed
+/// beside compilers.
+const TEARDOWN: Duration = Duration::from_secs(5);
 
 /// A frame pool that AF_XDP sockets may use. Its sockets can go to another process, or stay while their ports are closed.
 #[derive(Clone, Debug)]
