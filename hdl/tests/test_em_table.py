@@ -775,6 +775,8 @@ def test_em_table(config: str) -> None:
         "test_em_table",
         CONFIGS[config],
         build_args=["-DEM_COLLIDE", "--x-initial", "unique"],
+        # Of the engine in the core.
+        levels=3,
         environment={"KAIDO_HDL_CONFIG": config},
         plusargs=["+verilator+rand+reset+2", f"+verilator+seed+{SEED}"],
     )
