@@ -36,6 +36,12 @@ module gre_decide
     wire logic [16:0] folded = {1'b0, facts.sum[15:0]} + {12'd0, facts.sum[20:16]};
     wire logic right_sum = folded == 17'h0ffff || folded == 17'h1fffe;
 
+    // A packet that goes by route: what no route can help. What has options is the host's, and IPv6.
+    wire logic [16:0] folded_inner = {1'b0, facts.routing.sum[15:0]} + {13'd0, facts.routing.sum[19:16]};
+    wire logic malformed = facts.routing.wrong_length || folded_inner != 17'h0ffff;
+    wire logic unroutable =
+        facts.in_v4 && !facts.routing.has_options && (malformed || facts.routing.not_routed);
+
     // The class of service: ~old + new (RFC 1624 equation 3), of which the upper octet is 0xff; nothing if they are equal.
     function automatic logic [15:0] change_of(input logic [7:0] old, input logic [7:0] to);
         logic [16:0] sum;
@@ -99,16 +105,16 @@ module gre_decide
                 VERDICT_HOST: because = HOST_PUNT;
                 default: begin
                     because = STRIPPED;
-                    if (action.route && in_ip) begin
-                        verdict = VERDICT_HOST;
-                        because = HOST_ROUTE;
-                        counts  = 1'b0;
-                    end else if (facts.wrong_inner) begin
+                    if (facts.wrong_inner) begin
                         verdict = VERDICT_DROP;
                         because = INNER_MALFORMED;
                     end else if (unmarkable) begin
                         verdict = VERDICT_DROP;
                         because = CONGESTION_MARK;
+                    end else if (action.route && in_ip) begin
+                        verdict = unroutable ? VERDICT_DROP : VERDICT_HOST;
+                        because = !unroutable ? HOST_ROUTE : malformed ? INNER_MALFORMED : NOT_ROUTED;
+                        counts  = matched && unroutable;
                     end else if (facts.too_big) begin
                         verdict = VERDICT_DROP;
                         because = TOO_BIG;

@@ -135,21 +135,41 @@ module gre_match
         (in_v6 && (lengths.no_v6 || inner[15:12] != 4'd6)) ||
         (in_ethernet && lengths.no_ethernet);
 
-    // Its hop count and, of IPv4, its checksum.
-    logic [2**INNER_W-1:0][7:0]  hop_limit;
-    logic [2**INNER_W-1:0][7:0]  hops;
-    logic [2**INNER_W-1:0][15:0] checksum;
+    // Its first words: all of IPv4 without options.
+    logic [2**INNER_W-1:0][4:0][31:0] headers;
     always_comb begin
-        hop_limit = '0;
-        hops      = '0;
-        checksum  = '0;
+        headers = '0;
         for (int unsigned at = INNER_MIN; at <= INNER_MAX; at++) begin
-            hop_limit[at%(2**INNER_W)] = octets[14+4*at+7];
-            hops[at%(2**INNER_W)]      = octets[14+4*at+8];
-            checksum[at%(2**INNER_W)]  = {octets[14+4*at+10], octets[14+4*at+11]};
+            for (int unsigned word = 0; word < 5; word++) begin
+                for (int unsigned octet = 0; octet < 4; octet++) begin
+                    headers[at%(2**INNER_W)][word][8*(3-octet)+:8] = octets[14+4*(at+word)+octet];
+                end
+            end
         end
     end
-    wire logic [INNER_W-1:0] place = inner_at[INNER_W-1:0];
+    wire logic [4:0][31:0] header = headers[inner_at[INNER_W-1:0]];
+
+    // Routed, it is dropped for what its header says, as a router does (RFC 1812 5.2.2, 5.3.7).
+    wire logic [COUNT_W-1:0] inner_room =
+        fields.packet_end - COUNT_W'(link_len) - COUNT_W'({outer_words, 2'b00});
+    logic [19:0] header_sum;
+    always_comb begin
+        header_sum = '0;
+        for (int unsigned word = 0; word < 5; word++) begin
+            header_sum += {4'd0, header[word][31:16]} + {4'd0, header[word][15:0]};
+        end
+    end
+    // A group, all, this host.
+    function automatic logic is_special(input logic [31:0] address);
+        return address[31:28] == 4'he || address == '1 || address[31:24] == 8'd127;
+    endfunction
+    wire routing_t routing = '{
+        has_options: inner[11:8] != 4'd5,
+        wrong_length: header[0][15:0] < 16'd20 || COUNT_W'(header[0][15:0]) > inner_room,
+        sum: header_sum,
+        not_routed: is_special(header[3]) || is_special(header[4]) || header[4] == '0 ||
+            header[4][31:16] == {8'd169, 8'd254}
+    };
 
     wire logic [6:0] stripped = {outer_words, 2'b00} + (in_ethernet ? 7'd14 : 7'd0);
 
@@ -182,8 +202,9 @@ module gre_match
         tos: fields.tos,
         inner_tos: in_v6 ? inner[11:4] : inner[7:0],
         hops: fields.hops,
-        inner_hops: in_v6 ? hop_limit[place] : hops[place],
-        inner_sum: checksum[place],
+        inner_hops: in_v6 ? header[1][7:0] : header[2][31:24],
+        inner_sum: header[2][15:0],
+        routing: routing,
         tags: layout.tags,
         outer_words: outer_words,
         protocol: protocol,

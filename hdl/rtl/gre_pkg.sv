@@ -22,6 +22,8 @@ package gre_pkg;
         // tuser of s_axis was set: the MAC saw a wrong frame check sequence. Software never sees such a frame.
         FRAME_ERROR     = 5'd12,
         GRE_CHECKSUM    = 5'd13,
+        // By route, and from or to an address that no router forwards.
+        NOT_ROUTED      = 5'd14,
         // Left to the host, unchanged.
         HOST_TAGS       = 5'd16, // three or four VLAN tags
         HOST_EXTENSION  = 5'd17, // IPv6 extension headers that may end in GRE
@@ -126,6 +128,14 @@ package gre_pkg;
         logic [SUM_PAIRS-1:0][17:0] sums; // of the IPv4 header, by two words
     } fields_t;
 
+    // What a router looks at before it asks where a packet of IPv4 goes.
+    typedef struct packed {
+        logic        has_options;  // its header is longer than what is read here
+        logic        wrong_length; // shorter than its header, or longer than what is in the tunnel
+        logic [19:0] sum;          // of the header, with its carries
+        logic        not_routed;   // from or to a group, this host, this link or nobody
+    } routing_t;
+
     // What gre_match finds out without the rule that is met.
     typedef struct packed {
         logic               many_tags;
@@ -150,6 +160,7 @@ package gre_pkg;
         logic [7:0]         hops;
         logic [7:0]         inner_hops;
         logic [15:0]        inner_sum;   // the checksum of IPv4 in the tunnel
+        routing_t           routing;
         logic [1:0]         tags;
         logic [4:0]         outer_words; // words of IP and GRE headers
         logic [15:0]        protocol;

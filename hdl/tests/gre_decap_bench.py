@@ -13,9 +13,9 @@ from streams import OKAY, SLVERR, Bench, Registers, Taker, start, under_pressure
 EVENTS = {
     "passed": 0, "stripped": 1, "ip_malformed": 2, "ip_checksum": 3, "gre_malformed": 4, "gre_version": 5,
     "gre_flags": 6, "gre_rule": 7, "inner_malformed": 8, "congestion_mark": 9, "too_big": 10,
-    "outer_fragment": 11, "frame_error": 12, "gre_checksum": 13, "host_tags": 16,
-    "host_extension": 17, "host_deep": 18, "host_fragment": 19, "host_route": 21, "host_punt": 22,
-    "host_other": 23,
+    "outer_fragment": 11, "frame_error": 12, "gre_checksum": 13, "not_routed": 14,
+    "host_tags": 16, "host_extension": 17, "host_deep": 18, "host_fragment": 19, "host_route": 21,
+    "host_punt": 22, "host_other": 23,
 }  # fmt: skip
 NAMES = {code: name for name, code in EVENTS.items()}
 
@@ -37,11 +37,12 @@ CONDITIONS = {
     golden.UNIFORM: STRIP | 3 << 8,
     golden.KEYED: STRIP | 2 << 1,
     golden.DROPPED: 1 | 7 << 3 | 1 << 6,
+    golden.ROUTED: STRIP | 1 << 10,
 }
 
 
 async def configure(registers: Registers) -> None:
-    """A rule for each source of the golden model."""
+    """A rule for each source of the golden model; there is room for four of IPv6."""
     for slot, (name, condition) in enumerate(CONDITIONS.items()):
         base = RULES_V4 + 0x20 * slot
         source = int(ipaddress.ip_address(golden.SOURCE_V4[name]))
@@ -49,6 +50,8 @@ async def configure(registers: Registers) -> None:
         words = [source, 0xFFFFFF80, 0, 0, golden.KEY, condition]
         for number, word in enumerate(words):
             assert await registers.write(base + 4 * number, word) == OKAY
+        if name not in golden.SOURCE_V6:
+            continue
         base = RULES_V6 + 0x80 * slot
         source = int(ipaddress.ip_address(golden.SOURCE_V6[name]))
         mask = (1 << 128) - (1 << 80)

@@ -17,12 +17,13 @@ from scapy.packet import Packet, Raw
 conf.checkIPaddr = False
 
 # Outer sources, and what the rules for them do.
-PIPE, UNIFORM, KEYED, DROPPED, NONE = "pipe", "uniform", "keyed", "dropped", "none"
+PIPE, UNIFORM, KEYED, DROPPED, ROUTED, NONE = "pipe", "uniform", "keyed", "dropped", "routed", "none"
 SOURCE_V4 = {
     PIPE: "192.0.2.0",
     UNIFORM: "198.51.100.0",
     KEYED: "198.18.0.0",
     DROPPED: "203.0.113.0",
+    ROUTED: "198.18.128.0",
     NONE: "10.0.0.0",
 }
 SOURCE_V6 = {
@@ -147,6 +148,57 @@ def tunnelled(rng: random.Random, window: int) -> Case:
     return Case(frame + padding, "stripped", bytes(link / left))
 
 
+#: Addresses that no router forwards from, or to (RFC 1812 5.3.7), and such beside them as it does.
+FROM_NOBODY = ["224.0.0.5", "239.255.255.250", "255.255.255.255", "127.0.0.1"]
+TO_NOBODY = [*FROM_NOBODY, "0.0.0.0", "169.254.7.1"]
+BESIDE = [
+    "223.255.255.255",
+    "240.0.0.1",
+    "255.255.255.254",
+    "126.0.0.1",
+    "128.0.0.1",
+    "0.0.0.1",
+    "169.253.7.1",
+]
+
+
+def routed(rng: random.Random, window: int) -> Case:
+    """A packet of IPv4 in a tunnel whose packets go by route."""
+    tags, words = rng.choice([0, 0, 1, 2]), rng.choice([0, 0, 1, 3])
+    link, outer = _link(rng, tags), _outer(rng, False, ROUTED, 64, 0, words)
+    data = rng.randbytes(rng.choice([0, 1, 26, 27, 64, 300]))
+    addresses = {"src": rng.choice(BESIDE), "dst": rng.choice([*BESIDE[:-2], "169.255.7.1", "1.0.0.0"])}
+    fault = rng.choice(["", "", "src", "dst", "sum", "longer", "shorter", "options", "version"])
+    if fault == "src":
+        addresses["src"] = rng.choice(FROM_NOBODY)
+    if fault == "dst":
+        addresses["dst"] = rng.choice(TO_NOBODY)
+    options = [IPOption(b"\x07\x07\x04\x00\x00\x00\x00")] if fault == "options" else []
+    packet = IP(**addresses, ttl=rng.randrange(256), id=rng.randrange(65536), options=options)
+    inner = bytearray(bytes(packet / UDP(sport=7, dport=9) / Raw(data)))
+    if fault in ("longer", "shorter"):
+        # The length is not that of the packet, the checksum is right.
+        packet.len = len(inner) + 1 if fault == "longer" else rng.randrange(20)
+        inner[:20] = bytes(packet)
+    if fault == "sum":
+        # Of each bit but the version and the length of the header.
+        inner[rng.randrange(1, 20)] ^= 1 << rng.randrange(8)
+    if fault == "version":
+        inner[0] ^= rng.choice([0x10, 0x20, 0x40])
+    key = KEY if rng.random() < 0.3 else None
+    gre = GRE(proto=0x0800, key_present=int(key is not None))
+    if key is not None:
+        gre.key = key
+    frame = bytes(link / outer / gre / Raw(bytes(inner))) + rng.randbytes(rng.choice([0, 0, 18]))
+    if 14 + 4 * tags + 24 + 4 * words + 4 * (key is not None) + 2 > window:
+        return Case(frame, "host_deep", frame)
+    if fault in ("sum", "longer", "shorter", "version"):
+        return Case(frame, "inner_malformed")
+    if fault in ("src", "dst"):
+        return Case(frame, "not_routed")
+    return Case(frame, "host_route", frame)
+
+
 def other(rng: random.Random, _window: int) -> Case:
     """What is no tunnel packet."""
     link = _link(rng, rng.choice([0, 0, 1, 2, 5]))
@@ -211,5 +263,5 @@ def handed(rng: random.Random, _window: int) -> Case:
 
 def case(rng: random.Random, window: int) -> Case:
     """Any of them."""
-    kinds = [tunnelled] * 6 + [other] * 2 + [malformed] * 3 + [handed]
+    kinds = [tunnelled] * 6 + [routed] * 2 + [other] * 2 + [malformed] * 3 + [handed]
     return rng.choice(kinds)(rng, window)

@@ -89,6 +89,8 @@ crate::outcome::events! {
     FrameError = 12, "frame_error";
     /// Dropped: the checksum of GRE is wrong.
     GreChecksum = 13, "gre_checksum";
+    /// Dropped: by route, and from or to an address that no router forwards.
+    NotRouted = 14, "not_routed";
     /// To the host: three or four tags.
     HostTags = 16, "host_tags";
     /// To the host: IPv6 extension headers.

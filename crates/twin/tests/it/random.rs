@@ -54,6 +54,14 @@ fn address_v4(random: &mut Random) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, random.of(&[1, 2, 3, 129]))
 }
 
+/// Of a packet: now and then one that no router forwards from, or to.
+fn packet_address_v4(random: &mut Random) -> Ipv4Addr {
+    match random.once_in(12) {
+        true => random.of(&[[224, 0, 0, 5], [255; 4], [127, 0, 0, 1], [0; 4], [169, 254, 7, 1]]).into(),
+        false => address_v4(random),
+    }
+}
+
 fn address_v6(random: &mut Random) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, random.of(&[5, 6]), 0, 0, 0, 0, random.of(&[1, 2, 0x8001]))
 }
@@ -184,8 +192,8 @@ fn ipv4(random: &mut Random, protocol: u8, option_words: usize, payload: &[u8]) 
     packet.extend(random.octets(2));
     packet.extend(fragment.to_be_bytes());
     packet.extend([random.octet(), protocol, 0, 0]);
-    packet.extend(address_v4(random).octets());
-    packet.extend(address_v4(random).octets());
+    packet.extend(packet_address_v4(random).octets());
+    packet.extend(packet_address_v4(random).octets());
     packet.extend(random.octets(4 * option_words));
     if random.once_in(20) {
         let sum = random.of(&[[0, 0], [0xff, 0xff], [0x12, 0x34]]);

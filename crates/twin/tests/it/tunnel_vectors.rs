@@ -60,8 +60,8 @@ fn tunnels_of_the_vectors_give_the_bytes_that_scapy_made() {
 /// Both cores, one behind the other: of all steps the host gets what the second leaves, and what the first leaves for other reasons
 /// than that it is no tunnel packet.
 #[test]
-fn both_cores_leave_less_than_a_sixth_to_the_host() {
-    let name = "both_cores_leave_less_than_a_sixth_to_the_host";
+fn both_cores_leave_less_than_fifteen_percent_to_the_host() {
+    let name = "both_cores_leave_less_than_fifteen_percent_to_the_host";
     for (width, size) in [(Width::Bits256, Size::Bits256), (Width::Bits512, Size::Bits512)] {
         let Some(mut tunnels) = crate::tunnel_core(name, width) else { continue };
         let Some(mut core) = crate::core(name, size) else { continue };
@@ -74,6 +74,6 @@ fn both_cores_leave_less_than_a_sixth_to_the_host() {
             hosts += left.len() - others.len();
             hosts += run(&mut tunnels, &vector, &others, Pressure::NONE).len();
         }
-        assert_eq!((steps, hosts), (147, 23), "{width:?}");
+        assert_eq!((steps, hosts), (147, 21), "{width:?}");
     }
 }
