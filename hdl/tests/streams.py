@@ -31,18 +31,28 @@ class Taker:
     frames: list[tuple[bytes, int]] = field(default_factory=list)
     octets: bytes = b""
     shown: tuple[int, ...] | None = None
+    #: As driven last.
+    is_ready: bool | None = None
 
-    def _read(self, name: str) -> int:
-        return int(getattr(self.dut, f"{self.prefix}_{name}").value)
+    def __post_init__(self) -> None:
+        """Looks the signals up once: that takes longer than to read them."""
+        of = [getattr(self.dut, f"{self.prefix}_{name}") for name in ("tready", "tvalid", "tkeep")]
+        self._ready, self._valid, self._keep = of
+        self._beat = [
+            getattr(self.dut, f"{self.prefix}_{name}") for name in ("tdata", "tkeep", "tlast", "tuser")
+        ]
 
     def drive(self, rng: random.Random) -> None:
         """Is ready or not in this clock."""
-        getattr(self.dut, f"{self.prefix}_tready").value = int(rng.random() >= self.waits)
+        is_ready = rng.random() >= self.waits
+        if is_ready != self.is_ready:
+            self._ready.value = int(is_ready)
+            self.is_ready = is_ready
 
     def watch(self) -> None:
         """Takes what is valid and ready, and checks the stream."""
-        valid, ready = self._read("tvalid"), self._read("tready")
-        beat = tuple(self._read(name) for name in ("tdata", "tkeep", "tlast", "tuser")) if valid else None
+        valid, ready = int(self._valid.value), self.is_ready
+        beat = tuple(int(signal.value) for signal in self._beat) if valid else None
         if self.shown is not None and beat != self.shown:
             raise ProtocolError(f"{self.prefix}: a beat that was not taken has changed")
         self.shown = beat if valid and not ready else None
@@ -52,7 +62,7 @@ class Taker:
         count = keep.bit_count()
         if keep == 0 or keep & (keep + 1):
             raise ProtocolError(f"{self.prefix}: tkeep {keep:#x}")
-        width = len(getattr(self.dut, f"{self.prefix}_tkeep"))
+        width = len(self._keep)
         if not last and count != width:
             raise ProtocolError(f"{self.prefix}: a beat in the middle is not full")
         self.octets += data.to_bytes(width, "little")[:count]
@@ -77,6 +87,13 @@ class Giver:
     is_offered: bool = False
     #: Clocks in which a beat was offered and not taken.
     waited: int = 0
+    #: As driven last.
+    is_valid: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Looks up once what is used in each clock."""
+        of = [getattr(self.dut, f"{self.prefix}_{name}") for name in ("tready", "tvalid")]
+        self._ready, self._valid = of
 
     def put(self, frame: bytes, error: bool = False) -> None:
         """A frame to be sent, and whether it has an error."""
@@ -88,7 +105,9 @@ class Giver:
     def drive(self, rng: random.Random) -> None:
         """Offers a beat or not in this clock; what was offered stays until it is taken."""
         offers = bool(self.beats) and (self.is_offered or rng.random() >= self.gaps)
-        getattr(self.dut, f"{self.prefix}_tvalid").value = int(offers)
+        if offers != self.is_valid:
+            self._valid.value = int(offers)
+            self.is_valid = offers
         if offers and not self.is_offered:
             part, last, error = self.beats[0]
             width = len(getattr(self.dut, f"{self.prefix}_tkeep"))
@@ -102,7 +121,7 @@ class Giver:
 
     def watch(self) -> None:
         """Whether what is offered is taken."""
-        if self.is_offered and int(getattr(self.dut, f"{self.prefix}_tready").value):
+        if self.is_offered and int(self._ready.value):
             self.beats.popleft()
             self.is_offered = False
         self.waited += self.is_offered
