@@ -363,7 +363,7 @@ def attempt(name: str) -> tuple[str, str, float]:
         rtl, build = Path(folder) / "rtl", Path(folder) / "build"
         shutil.copytree(HDL / "rtl", rtl)
         apply(name, rtl)
-        env = os.environ | {"KAIDO_HDL_RTL": str(rtl), "KAIDO_HDL_BUILD": str(build)}
+        env = os.environ | {"KAIDO_HDL_RTL": str(rtl), "KAIDO_HDL_BUILD": str(build), "KAIDO_HDL_ALL": "1"}
         for place in where.split():
             if place.startswith("proof:"):
                 local = (

@@ -14,6 +14,7 @@ import cocotb
 import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
+from sim import run, sizes
 
 SLOT_W = int(os.environ.get("KAIDO_HDL_SLOT_W", "6"))
 KEY_W, VAL_W, ADDR_W, LINE_N = 32, 64, 6, 4
@@ -212,11 +213,9 @@ async def rate(dut):
     assert not m.errors and not m.misses
 
 
-@pytest.mark.parametrize("slot_w", [4, 6, 8])
+@pytest.mark.parametrize("slot_w", sizes(6, 4, 8))
 def test_em_table_mem(slot_w: int) -> None:
-    """All tests of this file with so many lookups in flight."""
-    from sim import run
-
+    """All tests of this file with so many lookups in flight; in the soak fewer and more too."""
     run(
         "em_table_mem",
         ["em_table_mem.sv"],

@@ -1,7 +1,7 @@
-"""gre_decap in its sizes under cocotb."""
+"""gre_decap under cocotb: at 256 bits; in the soak in all sizes."""
 
 import pytest
-from sim import run
+from sim import run, sizes
 
 SOURCES = [
     "net_pkg.sv",
@@ -21,14 +21,13 @@ SOURCES = [
 
 @pytest.mark.parametrize(
     ("parameters", "window"),
-    [
-        ({"DATA_W": 256}, 64),
-        ({"DATA_W": 512}, 128),
-        ({"DATA_W": 256, "PIPELINED": 1}, 64),
-        ({"DATA_W": 512, "PIPELINED": 1}, 128),
-        ({"DATA_W": 256, "WINDOW_BEATS": 4, "PIPELINED": 1}, 128),
-    ],
-    ids=["256", "512", "256-pipelined", "512-pipelined", "256-deep"],
+    sizes(
+        pytest.param({"DATA_W": 256}, 64, id="256"),
+        pytest.param({"DATA_W": 512}, 128, id="512"),
+        pytest.param({"DATA_W": 256, "PIPELINED": 1}, 64, id="256-pipelined"),
+        pytest.param({"DATA_W": 512, "PIPELINED": 1}, 128, id="512-pipelined"),
+        pytest.param({"DATA_W": 256, "WINDOW_BEATS": 4, "PIPELINED": 1}, 128, id="256-deep"),
+    ),
 )
 def test_gre_decap(monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int], window: int) -> None:
     """All tests of the bench on one size."""

@@ -1,7 +1,7 @@
-"""gtpu_decap and gtpu_encap in both widths under cocotb."""
+"""gtpu_decap and gtpu_encap under cocotb: at 256 bits; in the soak in both widths."""
 
 import pytest
-from sim import run
+from sim import run, sizes
 
 PACKAGES = ["net_pkg.sv", "ip_pkg.sv", "gtpu_pkg.sv"]
 STREAMS = [
@@ -27,7 +27,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize("width", [256, 512])
+@pytest.mark.parametrize("width", sizes(256, 512))
 @pytest.mark.parametrize("core", ["gtpu_decap", "gtpu_encap"])
 def test_gtpu(core: str, width: int) -> None:
     """All tests of the bench on a core; reads of RAM that meet a write give no defined word."""

@@ -1,9 +1,7 @@
-"""upf_top under cocotb: two ports at 256 bits and one at 512; in the soak both widths with both."""
-
-import os
+"""upf_top under cocotb: two ports at 256 bits; in the soak one port too, and both widths."""
 
 import pytest
-from sim import run
+from sim import run, sizes
 from test_gtpu import PACKAGES, STREAMS, TABLE
 
 PARTS = [
@@ -25,11 +23,7 @@ TICK = 8
 HOST_BEATS = {256: 6, 512: 5}
 
 
-#: Ports and width. Two forms show what either sets; all four take eight minutes.
-FORMS = [(2, 256), (1, 512), (2, 512), (1, 256)]
-
-
-@pytest.mark.parametrize(("ports", "width"), FORMS if "KAIDO_HDL_ALL" in os.environ else FORMS[:2])
+@pytest.mark.parametrize(("ports", "width"), sizes((2, 256), (1, 512), (2, 512), (1, 256)))
 def test_upf_top(ports: int, width: int) -> None:
     """All tests of the bench; memory holds anything at first, and where a read meets a write."""
     run(
