@@ -28,7 +28,9 @@ fn set_up(core: &mut UpfCore, vector: &Vector) {
 fn both_directions_at_once_give_the_bytes_of_the_vectors() {
     let name = "both_directions_at_once_give_the_bytes_of_the_vectors";
     for width in Width::ALL {
-        let Some(mut core) = crate::built(UpfCore::new(width), name, &format!("{width:?}")) else { continue };
+        let Some(mut core) = crate::built(UpfCore::new(width), name, &crate::model("Upf", width)) else {
+            continue;
+        };
         for vector in FILES.into_iter().map(Vector::of) {
             let hosts: BTreeMap<String, Event> = expected(&vector).into_iter().collect();
             let mut frames = <[Vec<Vec<u8>>; 2]>::default();
