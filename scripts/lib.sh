@@ -18,37 +18,29 @@ times=/dev/null
 
 # Runs a step and shows what it prints. One that fails ends the script, as does a lane that has failed meanwhile.
 step() {
-    local name=$1 at=$SECONDS cpu status
+    local name=$1 at=$SECONDS used=/dev/null status
     shift
     end_with_failed_lanes
-    cpu_seconds
-    cpu=$used
     say "$name"
+    [[ $times == /dev/null ]] || used=$(mktemp)
     # In no condition: in one, a function would go on behind what fails in it, and `set -e` would say nothing.
     set +e
-    (set -e && "$@") 2>&1 | tee -a "$log"
+    (trap 'times >"$used"' EXIT && set -e && "$@") 2>&1 | tee -a "$log"
     status=${PIPESTATUS[0]}
     set -e
     if [[ $status -ne 0 ]]; then
         printf '\n%s failed; the command was:\n  %s\n' "$name" "$*" >&2
         exit 1
     fi
-    cpu_seconds
-    printf '%d\t%d\t%s\n' $((SECONDS - at)) $((used - cpu)) "$name" >>"$times"
-    printf -- '-- %s: %d s, %d s of CPU time\n' "$name" $((SECONDS - at)) $((used - cpu))
+    used=$(cpu_seconds "$used")
+    printf '%d\t%d\t%s\n' $((SECONDS - at)) "$used" "$name" >>"$times"
+    printf -- '-- %s: %d s, %d s of CPU time\n' "$name" $((SECONDS - at)) "$used"
 }
 
-# Sets `used` to the CPU seconds, user and system, of all that this shell has run and waited for.
+# The CPU seconds, user and system, of what a shell has run, by what its `times` has written to a file, which goes.
 cpu_seconds() {
-    local user system file=${times%/*}/.cpu-$BASHPID
-    [[ $times != /dev/null ]] || { used=0 && return; }
-    # In no subshell: that would say what it has used itself.
-    times >"$file"
-    { read -r _ && read -r user system; } <"$file"
-    rm "$file"
-    used=$((${user%m*} * 60 + ${system%m*} * 60))
-    user=${user#*m} system=${system#*m}
-    used=$((used + 10#${user%.*} + 10#${system%.*}))
+    awk -F '[ms ]+' 'NR == 2 { used = 60 * ($1 + $3) + $2 + $4 } END { printf "%d", used }' "$1"
+    [[ $1 == /dev/null ]] || rm "$1"
 }
 
 # How many steps have passed, and all of them with their seconds and CPU seconds, the longest first.

@@ -1,4 +1,4 @@
-"""upf_top under cocotb: two ports at 256 bits; in the soak one port too, and both widths."""
+"""upf_top under cocotb: one port, which has all parts, at 256 bits; the soak has two ports and 512 too."""
 
 import pytest
 from sim import run, sizes
@@ -23,7 +23,7 @@ TICK = 8
 HOST_BEATS = {256: 6, 512: 5}
 
 
-@pytest.mark.parametrize(("ports", "width"), sizes((2, 256), (1, 512), (2, 512), (1, 256)))
+@pytest.mark.parametrize(("ports", "width"), sizes((1, 256), (2, 256), (1, 512), (2, 512)))
 def test_upf_top(ports: int, width: int) -> None:
     """All tests of the bench; memory holds anything at first, and where a read meets a write."""
     run(
