@@ -15,7 +15,7 @@ from rig.container import CRUN, Container
 from rig.net import Topology, run
 from rig.node import Node
 
-pytestmark = pytest.mark.needs("root", "umoci", "crun", "ping")
+pytestmark = [pytest.mark.needs("root", "umoci", "crun", "ping"), pytest.mark.xdist_group("image")]
 
 CAPABILITIES = ("NET_ADMIN", "NET_RAW", "IPC_LOCK", "BPF", "PERFMON")
 

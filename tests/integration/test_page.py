@@ -388,6 +388,7 @@ def measured(binary: Path) -> str:
 
 @in_both
 @pytest.mark.needs("root", "ip")
+@pytest.mark.xdist_group("results")
 def test_results_of_a_bench_are_drawn_and_compared(
     serving: Node, measured: str, shown: Browser, tmp_path: Path
 ) -> None:
