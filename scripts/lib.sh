@@ -18,29 +18,29 @@ times=/dev/null
 
 # Runs a step and shows what it prints. One that fails ends the script, as does a lane that has failed meanwhile.
 step() {
-    local name=$1 at=$SECONDS used=/dev/null status
+    local name=$1 at=$SECONDS used='' status
     shift
     end_with_failed_lanes
     say "$name"
     [[ $times == /dev/null ]] || used=$(mktemp)
     # In no condition: in one, a function would go on behind what fails in it, and `set -e` would say nothing.
     set +e
-    (trap 'times >"$used"' EXIT && set -e && "$@") 2>&1 | tee -a "$log"
+    (trap 'times >"${used:-/dev/null}"' EXIT && set -e && "$@") 2>&1 | tee -a "$log"
     status=${PIPESTATUS[0]}
     set -e
     if [[ $status -ne 0 ]]; then
         printf '\n%s failed; the command was:\n  %s\n' "$name" "$*" >&2
         exit 1
     fi
-    used=$(cpu_seconds "$used")
-    printf '%d\t%d\t%s\n' $((SECONDS - at)) "$used" "$name" >>"$times"
-    printf -- '-- %s: %d s, %d s of CPU time\n' "$name" $((SECONDS - at)) "$used"
+    [[ -z $used ]] || used=$(cpu_seconds "$used")
+    printf '%d\t%s\t%s\n' $((SECONDS - at)) "$used" "$name" >>"$times"
+    printf -- '-- %s: %d s%s\n' "$name" $((SECONDS - at)) "${used:+, $used s of CPU time}"
 }
 
 # The CPU seconds, user and system, of what a shell has run, by what its `times` has written to a file, which goes.
 cpu_seconds() {
     awk -F '[ms ]+' 'NR == 2 { used = 60 * ($1 + $3) + $2 + $4 } END { printf "%d", used }' "$1"
-    [[ $1 == /dev/null ]] || rm "$1"
+    rm "$1"
 }
 
 # How many steps have passed, and all of them with their seconds and CPU seconds, the longest first.
