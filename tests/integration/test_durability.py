@@ -140,15 +140,14 @@ def test_what_passed_while_it_was_killed_is_charged(
     counting = net.dn.start(sys.executable, "-m", "rig.count", "eth0", UE_IPV4, UE_IPV6, "--out", str(out))
     wait_until(out.with_suffix(".ready").exists, "the counter starts")
     node = Node(binary, net.upf, tmp_path, durability=durability).start()
-    traffic = "pps=2000,bytes=300,seconds=12,to=10.100.6.2:7"
+    traffic = "pps=2000,bytes=300,seconds=16,to=10.100.6.2:7"
     sim = attach(f"--ues 100 --threshold 3000 --traffic {traffic}")
     kills = 0
     while "traffic done" not in sim.log.read_text():
         time.sleep(0.7 + 0.31 * (kills % 3))
         start(node, signal.SIGKILL, durability)
         kills += 1
-    # A machine that has other things to do has fewer.
-    assert kills > 1
+    assert kills > 3
     assert sessions(node) == 100, node.log.read_text()
     report = sim.stop()
     counting.send_signal(signal.SIGTERM)
@@ -172,7 +171,7 @@ def test_churn_survives_kills(binary: Path, net: Topology, tmp_path: Path, durab
     Conformance: TS 29.244 5.2.2.2 | Usage is exact though the user plane is killed and started again
     """
     run = kill_often(binary, net, tmp_path, Kills(kills=25, seed=1, durability=durability), print)
-    assert run.done >= 8
+    assert run.done >= 15
     assert run.report["attaches"] > 100
     assert run.faults() == []
 

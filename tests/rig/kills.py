@@ -29,7 +29,7 @@ from rig.soak import ENDS
 #: Longest and shortest time between a start and the next kill, in seconds.
 BETWEEN_S = (0.3, 1.5)
 #: A kill and a start together, for how long the traffic has to last.
-KILL_S = 1.6
+KILL_S = 2.2
 
 
 @dataclass
