@@ -73,7 +73,8 @@ pub mod trailer;
 mod workers;
 
 pub use control::{
-    ControlPlan, ControlReport, MemoryResult, PhaseResult, StoreResult, TrafficResult, measure_control,
+    ControlPlan, ControlReport, MemoryResult, PhaseResult, ReportsResult, StoreResult, TrafficResult,
+    measure_control,
 };
 pub use error::BenchError;
 pub use family::Family;

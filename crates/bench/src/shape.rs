@@ -217,6 +217,12 @@ impl Shape {
         carried(&self.establishment(family, session), Features::default())
     }
 
+    /// Whether sessions of this shape report their usage every [`PERIOD`].
+    pub(crate) fn has_periods(self) -> bool {
+        let urrs = |session| self.establishment(Family::V4, session).urrs;
+        (0..COMPOSITION).flat_map(urrs).any(|urr| urr.measurement_period.is_some())
+    }
+
     /// The request for a session of this shape, by its number, as a control plane writes it: its rules name the bench's addresses.
     pub fn establishment(self, family: Family, session: u32) -> Establishment {
         let mut request = Establishment {

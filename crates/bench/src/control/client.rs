@@ -114,13 +114,7 @@ impl Client {
                 continue;
             }
             match self.socket.recv(&mut self.buffer) {
-                Ok(length) if self.buffer[..length].get(1) == Some(&REPORT_REQUEST) => {
-                    self.acknowledge(length)?;
-                    reports += 1;
-                }
-                Ok(length) if self.buffer[..length].get(1) == Some(&HEARTBEAT_REQUEST) => {
-                    self.beat(length)?;
-                }
+                Ok(length) if self.serve(length, &mut reports)? => {}
                 Ok(length) => {
                     let session = self.answer(request, length)?;
                     // A second answer to what was sent twice is none.
@@ -150,6 +144,34 @@ impl Client {
         }
         stopped(stop)?;
         Ok(Run { wall: began.elapsed(), answers, repeated, reports })
+    }
+
+    /// Answers what the node asks for so long, and asks nothing.
+    pub(crate) fn take_reports(&mut self, time: Duration, stop: &AtomicBool) -> Result<Run, BenchError> {
+        let began = Instant::now();
+        let mut reports = 0;
+        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            if self.is_readable_within(left.min(PATIENCE))? {
+                let length = self.socket.recv(&mut self.buffer)?;
+                // What is none of it is the second answer to what was sent twice.
+                self.serve(length, &mut reports)?;
+            }
+            stopped(stop)?;
+        }
+        Ok(Run { wall: began.elapsed(), answers: Histogram::default(), repeated: 0, reports })
+    }
+
+    /// Answers a message, if it is a request of the node's, and counts the reports.
+    fn serve(&mut self, length: usize, reports: &mut u64) -> Result<bool, BenchError> {
+        match self.buffer[..length].get(1) {
+            Some(&REPORT_REQUEST) => {
+                self.acknowledge(length)?;
+                *reports += 1;
+                Ok(true)
+            }
+            Some(&HEARTBEAT_REQUEST) => self.beat(length).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     /// Waits for an answer, by a timer that is exact to microseconds.

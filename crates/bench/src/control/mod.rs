@@ -15,6 +15,7 @@ mod wire;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use kaido_n4::Volume;
 use kaido_store::Durability;
@@ -58,13 +59,24 @@ pub struct ControlPlan {
     pub rate: Option<u32>,
     /// Workers that forward packets of other sessions meanwhile.
     pub workers: usize,
+    /// How long usage reports are counted while nothing else is asked of the sessions, of shapes whose URRs have a measurement period.
+    /// Zero for not at all.
+    pub reports: Duration,
     /// What the sessions are to survive, and where the store is; nothing without.
     pub store: Option<(Durability, PathBuf)>,
 }
 
 impl Default for ControlPlan {
     fn default() -> Self {
-        Self { sessions: 500_000, shape: Shape::Plain, window: 64, rate: None, workers: 1, store: None }
+        Self {
+            sessions: 500_000,
+            shape: Shape::Plain,
+            window: 64,
+            rate: None,
+            workers: 1,
+            reports: Duration::ZERO,
+            store: None,
+        }
     }
 }
 
@@ -91,6 +103,34 @@ pub struct PhaseResult {
     pub reports: u64,
     /// Packets forwarded meanwhile.
     pub packets: u64,
+}
+
+/// Session reports of usage that came because of the measurement period, while nothing else was asked.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ReportsResult {
+    /// How many came, each answered.
+    pub count: u64,
+    /// In how many seconds.
+    pub seconds: f64,
+    /// CPU time of the control thread for one, in microseconds, with its answer.
+    pub cpu_us: f64,
+}
+
+impl ReportsResult {
+    fn new(count: u64, seconds: f64, cpu_us: f64) -> Self {
+        Self { count, seconds, cpu_us: cpu_us / count.max(1) as f64 }
+    }
+}
+
+impl fmt::Display for ReportsResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, seconds, cpu_us } = self;
+        write!(f, "usage reports: {count} in {seconds:.1} s; {cpu_us:.2} us of CPU time each")?;
+        if *count > 0 {
+            write!(f, ", {:.0} a CPU second", 1e6 / cpu_us)?;
+        }
+        Ok(())
+    }
 }
 
 /// Packets forwarded meanwhile. There is none that was lost or came out wrong: that ends the run.
@@ -123,6 +163,8 @@ pub struct ControlReport {
     pub cpus: Option<[usize; 2]>,
     /// Establishment, modification, deletion.
     pub phases: Vec<PhaseResult>,
+    /// Usage reports between establishment and modification, where they were waited for.
+    pub usage_reports: Option<ReportsResult>,
     /// What the sessions take with PFCP around them.
     pub memory: MemoryResult,
     /// What the store took, where there is one.
@@ -203,7 +245,7 @@ pub fn measure_control(
     client.run(Request::Establish, [0, FORWARDED], stop)?;
     let traffic = Traffic::start(&node, (plan.shape, FORWARDED), &places)?;
     let (mut phases, mut memory) = (Vec::new(), MemoryResult::new(sessions, plan.shape, 0));
-    let mut store = None;
+    let (mut store, mut usage_reports) = (None, None);
     for request in [Request::Establish, Request::Modify, Request::Delete] {
         progress(&format!("{request:?}: {sessions} sessions"));
         let before = resident();
@@ -237,6 +279,13 @@ pub fn measure_control(
             reports: run.reports,
             packets: traffic.packets() - packets,
         });
+        if request == Request::Establish && !plan.reports.is_zero() && plan.shape.has_periods() {
+            progress(&format!("Report: {} s", plan.reports.as_secs()));
+            let cpu_ns = server.cpu_ns();
+            let run = client.take_reports(plan.reports, stop)?;
+            let cpu_us = (server.cpu_ns() - cpu_ns) as f64 / 1e3;
+            usage_reports = Some(ReportsResult::new(run.reports, run.wall.as_secs_f64(), cpu_us));
+        }
     }
     drop(pinned);
     let packets = traffic.stop()?;
@@ -252,6 +301,7 @@ pub fn measure_control(
         rate: plan.rate,
         cpus,
         phases,
+        usage_reports,
         memory,
         store,
         traffic: TrafficResult {
@@ -366,6 +416,9 @@ impl fmt::Display for ControlReport {
                 phase.packets
             )?;
         }
+        if let Some(reports) = &self.usage_reports {
+            writeln!(f, "{reports}")?;
+        }
         writeln!(f, "{}", self.memory)?;
         if let Some(store) = &self.store {
             writeln!(
@@ -451,14 +504,25 @@ mod tests {
                 sessions: 500,
                 shape: Shape::Mixed,
                 window: 16,
-                rate: None,
                 workers: 2,
                 store,
+                ..ControlPlan::default()
             });
             let store = report.store.unwrap();
             assert_eq!(store.restarted, 500 + FORWARDED as usize);
             assert!(store.octets_per_session > 100.0 && report.to_string().contains("forwarded again"));
         }
+    }
+
+    #[test]
+    fn usage_reports_are_counted_where_urrs_have_a_period() {
+        let plan = ControlPlan { sessions: 200, reports: Duration::from_secs(11), ..ControlPlan::default() };
+        let report = measured(&ControlPlan { shape: Shape::Open5gs, ..plan.clone() });
+        let reports = report.usage_reports.unwrap();
+        // One a period of 10 s of each, with those whose packets are forwarded.
+        assert!(reports.count >= 200 + u64::from(FORWARDED) && reports.cpu_us > 0.0, "{reports:?}");
+        assert!(report.to_string().contains("usage reports: "));
+        assert!(measured(&plan).usage_reports.is_none());
     }
 
     #[test]

@@ -228,6 +228,10 @@ pub(super) struct ControlArgs {
     /// Workers that forward meanwhile, on a CPU each if there are two more than workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
+    /// How many seconds usage reports are counted once all sessions are set up, of shapes whose URRs have a measurement period; 0 for not
+    /// at all
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=3600))]
+    report_seconds: u16,
     /// What the sessions are to survive, as `store.durability` of a node; also measures a start from the store
     #[arg(long, value_enum, value_name = "MODE", default_value = "off")]
     durability: DurabilityArg,
@@ -255,8 +259,9 @@ impl ControlArgs {
         };
         let store = durability.map(|durability| (durability, self.store.clone()));
         let workers = self.workers.into();
+        let reports = Duration::from_secs(self.report_seconds.into());
         let Self { sessions, shape, window, rate, .. } = *self;
-        ControlPlan { sessions, shape, window, rate, workers, store }
+        ControlPlan { sessions, shape, window, rate, workers, reports, store }
     }
 }
 
