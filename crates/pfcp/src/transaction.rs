@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kaido_store::{Kind, Recorder};
 use rs_pfcp::message::MsgType;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::frame::response_to;
 use crate::keyed::KeyedMap;
@@ -335,13 +335,30 @@ pub(crate) struct AnswerCache {
     recorder: Recorder,
 }
 
+/// Octets as one value: as they are written without this, but not one by one.
+#[derive(Debug)]
+pub(crate) struct Octets<'o>(pub(crate) &'o [u8]);
+
+impl Serialize for Octets<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(self.0)
+    }
+}
+
+impl<'de: 'o, 'o> Deserialize<'de> for Octets<'o> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Deserialize::deserialize(from).map(Self)
+    }
+}
+
 /// An answer as it is recorded: when it was given, in milliseconds since 1970, to whom, and to which request.
 #[derive(Debug, Serialize, Deserialize)]
 struct AnswerRecord<'a> {
     at: u64,
     key: Key,
     request: u64,
-    response: &'a [u8],
+    #[serde(borrow)]
+    response: Octets<'a>,
 }
 
 impl AnswerCache {
@@ -367,8 +384,11 @@ impl AnswerCache {
         let age = now.wall.duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
         // Of one that seems to come from later the clock was set.
         let age = age.unwrap_or_default();
-        // Those that are older are written over by and by.
         if age > self.keep {
+            // Those that are older are written over by and by, but for those of a node that kept more.
+            if number >= self.limit as u64 {
+                self.recorder.remove(Kind::Answer, number);
+            }
             return Some(());
         }
         // Numbers go round: the newest is not the highest.
@@ -383,7 +403,7 @@ impl AnswerCache {
             // To a later request with the same number.
             return Some(());
         }
-        self.answers.insert(key, Answer { request, response: Some(response.into()), serial: number });
+        self.answers.insert(key, Answer { request, response: Some(response.0.into()), serial: number });
         self.order.push_back((since, key, number));
         self.is_unordered = true;
         Some(())
@@ -417,7 +437,7 @@ impl AnswerCache {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let number = place(answer.serial, self.limit);
-        let record = AnswerRecord { at, key, request: answer.request, response };
+        let record = AnswerRecord { at, key, request: answer.request, response: Octets(response) };
         self.recorder.put_value(Kind::Answer, number, &record);
     }
 

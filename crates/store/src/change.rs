@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
 /// What a number names.
@@ -132,10 +133,13 @@ impl Recorder {
 
     /// As [`Recorder::put`], of a value as `postcard` writes it.
     pub fn put_value(&self, kind: Kind, key: u64, value: &impl Serialize) {
-        self.put(kind, key, |record| match postcard::to_allocvec(value) {
-            Ok(octets) => record.extend_from_slice(&octets),
-            // What is in memory can be written there.
-            Err(error) => tracing::error!(%error, kind = kind.name(), key, "a record could not be made"),
+        self.put(kind, key, |record| {
+            let begins = record.len();
+            if let Err(error) = append(record, value) {
+                // What is in memory can be written there.
+                tracing::error!(%error, kind = kind.name(), key, "a record could not be made");
+                record.truncate(begins);
+            }
         });
     }
 
@@ -176,6 +180,39 @@ impl Recorder {
     fn batch(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
         // Octets are whole between two calls, whoever panicked.
         self.0.as_ref().map(|records| records.batch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Appends a value as `postcard` writes it.
+///
+/// # Errors
+/// Of a value that cannot be written, of which a part is there then.
+pub fn append(octets: &mut Vec<u8>, value: &impl Serialize) -> postcard::Result<()> {
+    postcard::serialize_with_flavor(value, Room(octets))
+}
+
+/// Octets that are written to room that is there.
+struct Room<'r>(&'r mut Vec<u8>);
+
+impl Flavor for Room<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, octet: u8) -> postcard::Result<()> {
+        self.0.push(octet);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, octets: &[u8]) -> postcard::Result<()> {
+        match *octets {
+            // Most numbers.
+            [only] => self.0.push(only),
+            _ => self.0.extend_from_slice(octets),
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
     }
 }
 

@@ -41,7 +41,7 @@ pub mod tools;
 mod watch;
 
 pub use batch::{EachRecord, RecordBatch, send_batches};
-pub use change::{Change, Kind, Malformed, Moment, Recorder, changes};
+pub use change::{Change, Kind, Malformed, Moment, Recorder, append, changes};
 #[cfg(feature = "disk")]
 pub use error::StoreError;
 #[cfg(feature = "disk")]

@@ -6,15 +6,8 @@ use kaido_n4::{
     ApplicationDetection, DataStatus, DownlinkDataService, PacketRateStatus, Part, Seid, SessionEvent,
     UsageReport, Volume,
 };
-use rs_pfcp::ie::duration_measurement::DurationMeasurement;
-use rs_pfcp::ie::end_time::EndTime;
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::report_type::ReportType;
-use rs_pfcp::ie::start_time::StartTime;
-use rs_pfcp::ie::ur_seqn::UrSeqn;
-use rs_pfcp::ie::usage_information::UsageInformation;
-use rs_pfcp::ie::usage_report_trigger::UsageReportTrigger;
-use rs_pfcp::ie::volume_measurement::VolumeMeasurement;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
@@ -109,37 +102,52 @@ pub(crate) fn packet_rate_status(status: &PacketRateStatus, wall: WallOffset) ->
     Ie::new_grouped(IeType::PacketRateStatusReport, parts)
 }
 
-/// A usage report, in the element that the message at hand uses for it.
+/// A usage report, in the element that the message at hand uses for it. Millions of sessions report every few seconds: it is written in
+/// one piece.
 pub(crate) fn usage_report(kind: IeType, report: &UsageReport, wall: WallOffset) -> Ie {
-    let mut parts = vec![
-        number(IeType::UrrId, report.urr_id.0.to_be_bytes()),
-        UrSeqn::new(report.ur_seqn).to_ie(),
-        UsageReportTrigger::from_octets(report.trigger.octets()).to_ie(),
-    ];
+    let mut group = Vec::with_capacity(128);
+    leaf(&mut group, IeType::UrrId, &report.urr_id.0.to_be_bytes());
+    leaf(&mut group, IeType::UrSeqn, &report.ur_seqn.to_be_bytes());
+    leaf(&mut group, IeType::UsageReportTrigger, &report.trigger.octets());
+    let stamp = |group: &mut Vec<u8>, kind, at| leaf(group, kind, &wall.stamp(at).to_be_bytes());
     // Absent when traffic has started or stopped (table 7.5.8.3-1).
     if !report.trigger.is_notice() {
-        parts.push(StartTime::new(wall.stamp(report.start)).to_ie());
-        parts.push(EndTime::new(wall.stamp(report.end)).to_ie());
+        stamp(&mut group, IeType::StartTime, report.start);
+        stamp(&mut group, IeType::EndTime, report.end);
     }
     if let Some(volume) = &report.volume {
-        parts.push(volume_measurement(volume, report.with_packets));
+        volume_measurement(&mut group, volume, report.with_packets);
     }
     if let Some(duration) = report.duration {
         let seconds = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
-        parts.push(DurationMeasurement::new(seconds).to_ie());
+        leaf(&mut group, IeType::DurationMeasurement, &seconds.to_be_bytes());
     }
-    let stamp = |kind, at| number(kind, wall.stamp(at).to_be_bytes());
-    parts.extend(report.first_packet.map(|at| stamp(IeType::TimeOfFirstPacket, at)));
-    parts.extend(report.part.map(|part| {
-        let (before, after) = (part == Part::Before, part == Part::After);
-        UsageInformation::new_with_flags(before, after, false, false).to_ie()
-    }));
-    let reference = report.query_reference;
-    parts.extend(reference.map(|number| Ie::new(IeType::QueryUrrReference, number.to_be_bytes().to_vec())));
-    parts.extend(report.application.as_deref().map(application));
-    parts.extend(ethernet::traffic(&report.ethernet));
-    parts.extend(report.event_times.iter().map(|&at| stamp(IeType::EventTimeStamp, at)));
-    Ie::new_grouped(kind, parts)
+    if let Some(at) = report.first_packet {
+        stamp(&mut group, IeType::TimeOfFirstPacket, at);
+    }
+    if let Some(part) = report.part {
+        let flag = match part {
+            Part::Before => 1,
+            Part::After => 2,
+        };
+        leaf(&mut group, IeType::UsageInformation, &[flag]);
+    }
+    if let Some(number) = report.query_reference {
+        leaf(&mut group, IeType::QueryUrrReference, &number.to_be_bytes());
+    }
+    let others = report.application.as_deref().map(application).into_iter();
+    others.chain(ethernet::traffic(&report.ethernet)).for_each(|element| element.marshal_into(&mut group));
+    for &at in &report.event_times {
+        stamp(&mut group, IeType::EventTimeStamp, at);
+    }
+    Ie::new(kind, group)
+}
+
+/// Appends an element with a short value.
+fn leaf(group: &mut Vec<u8>, kind: IeType, value: &[u8]) {
+    group.extend_from_slice(&(kind as u16).to_be_bytes());
+    group.extend_from_slice(&u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes());
+    group.extend_from_slice(value);
 }
 
 /// Application Detection Information (table 7.5.8.3-2).
@@ -160,19 +168,23 @@ fn application(detection: &ApplicationDetection) -> Ie {
 }
 
 /// Volume Measurement (8.2.44): TOVOL, ULVOL, DLVOL, and with MNOP TONOP, ULNOP, DLNOP.
-fn volume_measurement(volume: &Volume, with_packets: bool) -> Ie {
-    let packets = |count: u64| with_packets.then_some(count);
-    let element = VolumeMeasurement::new(
-        if with_packets { 0x3f } else { 0x07 },
-        Some(volume.total_bytes()),
-        Some(volume.uplink_bytes),
-        Some(volume.downlink_bytes),
-        packets(volume.total_packets()),
-        packets(volume.uplink_packets),
-        packets(volume.downlink_packets),
-    );
-    // It fails only for a flag without its value; the flags above match the values.
-    Ie::new(IeType::VolumeMeasurement, element.marshal().unwrap_or_default())
+fn volume_measurement(group: &mut Vec<u8>, volume: &Volume, with_packets: bool) {
+    let mut value = [0; 1 + 6 * 8];
+    let Volume { uplink_bytes, downlink_bytes, uplink_packets, downlink_packets } = *volume;
+    let counts = [
+        volume.total_bytes(),
+        uplink_bytes,
+        downlink_bytes,
+        volume.total_packets(),
+        uplink_packets,
+        downlink_packets,
+    ];
+    let (flags, said) = if with_packets { (0x3f, 6) } else { (0x07, 3) };
+    value[0] = flags;
+    for (place, count) in value[1..].chunks_exact_mut(8).zip(counts) {
+        place.copy_from_slice(&count.to_be_bytes());
+    }
+    leaf(group, IeType::VolumeMeasurement, &value[..1 + said * 8]);
 }
 
 #[cfg(test)]

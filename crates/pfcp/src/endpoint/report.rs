@@ -24,8 +24,9 @@ use crate::walk::{Group, octets};
 
 /// The most usage reports in one Session Report Request: about 3 KiB.
 pub(super) const REPORTS_IN_REQUEST_MAX: usize = 32;
-/// The most events taken from the service in one poll.
-pub(super) const EVENTS_PER_POLL: usize = 4096;
+/// The most events taken from the service in one poll. Half of the datagrams that the caller hands over between two polls: when more
+/// reports are due than can be made, their answers and as many requests are served between them, and reports come later.
+pub(super) const EVENTS_PER_POLL: usize = 128;
 /// How often a report may be redirected before it is given up: SMFs may send it round in circles.
 const REDIRECTIONS_MAX: u8 = 3;
 

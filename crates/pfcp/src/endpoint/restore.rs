@@ -4,6 +4,7 @@
 //! Usage on its way is sent again as the same request, so that a control plane that had it already takes it for a
 //! repetition. Usage that was to be sent later goes back into the meters.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use kaido_n4::{Seid, SessionService, UsageReport};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::report::Report;
 use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
-use crate::transaction::{Instants, Pending};
+use crate::transaction::{Instants, Octets, Pending};
 
 /// A record that is none of this program's format, or of something else than there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,13 +42,20 @@ impl UsageOnItsWay {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum UsageRecord {
+enum UsageRecord<'r> {
     /// In a request.
-    Sent { to: SocketAddr, bytes: Vec<u8>, association: AssociationId, seid: Seid, usage: Vec<UsageReport> },
+    Sent {
+        to: SocketAddr,
+        #[serde(borrow)]
+        bytes: Octets<'r>,
+        association: AssociationId,
+        seid: Seid,
+        usage: Cow<'r, [UsageReport]>,
+    },
     /// The last of a session that is gone, in a request; with the octets that it tells of.
-    Last { to: SocketAddr, bytes: Vec<u8>, association: AssociationId, octets: u64 },
+    Last { to: SocketAddr, bytes: Octets<'r>, association: AssociationId, octets: u64 },
     /// In none.
-    Waits { seid: Seid, usage: Vec<UsageReport> },
+    Waits { seid: Seid, usage: Cow<'r, [UsageReport]> },
 }
 
 impl<S: SessionService> Endpoint<S> {
@@ -122,17 +130,18 @@ impl<S: SessionService> Endpoint<S> {
             UsageRecord::Sent { to, bytes, association, seid, usage } => {
                 let sequence = u32::try_from(number).ok()?;
                 let mut report = Report::of(seid, association);
-                report.usage = usage;
+                report.usage = usage.into_owned();
                 if let Some(association) = self.associations.get_mut(association) {
                     association.in_flight += 1;
                 }
                 let request = (MsgType::SessionReportRequest, sequence);
+                let bytes = bytes.0.to_vec();
                 self.outgoing.send_at_once(now.monotonic, to, request, bytes, Purpose::Report(report));
             }
             UsageRecord::Last { to, bytes, association, octets } => {
                 let request = (MsgType::SessionReportRequest, u32::try_from(number).ok()?);
                 let purpose = Purpose::LastUsage(association, octets);
-                self.outgoing.send_at_once(now.monotonic, to, request, bytes, purpose);
+                self.outgoing.send_at_once(now.monotonic, to, request, bytes.0.to_vec(), purpose);
             }
         }
         Some(())
@@ -141,7 +150,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Records usage that is in no request.
     pub(super) fn record_usage(&self, way: UsageOnItsWay, seid: Seid, usage: &[UsageReport]) {
         if self.recorder.is_on() && !usage.is_empty() {
-            let waits = UsageRecord::Waits { seid, usage: usage.to_vec() };
+            let waits = UsageRecord::Waits { seid, usage: usage.into() };
             self.recorder.put_value(Kind::Request, way.key(), &waits);
         }
     }
@@ -154,8 +163,9 @@ impl<S: SessionService> Endpoint<S> {
     /// Records a request that tells usage.
     pub(super) fn record_request(&self, (to, sequence): (SocketAddr, u32), bytes: &[u8], report: &Report) {
         if self.recorder.is_on() && !report.usage.is_empty() {
-            let Report { seid, association, usage, .. } = report.clone();
-            let sent = UsageRecord::Sent { to, bytes: bytes.to_vec(), association, seid, usage };
+            let Report { seid, association, .. } = *report;
+            let usage = (&*report.usage).into();
+            let sent = UsageRecord::Sent { to, bytes: Octets(bytes), association, seid, usage };
             self.recorder.put_value(Kind::Request, sequence.into(), &sent);
         }
     }
@@ -168,7 +178,7 @@ impl<S: SessionService> Endpoint<S> {
         (association, octets): (AssociationId, u64),
     ) {
         if self.recorder.is_on() {
-            let last = UsageRecord::Last { to, bytes: bytes.to_vec(), association, octets };
+            let last = UsageRecord::Last { to, bytes: Octets(bytes), association, octets };
             self.recorder.put_value(Kind::Request, sequence.into(), &last);
         }
     }

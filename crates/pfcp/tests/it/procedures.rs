@@ -472,6 +472,23 @@ fn outstanding_reports_are_bounded() {
     assert_eq!((out.len(), upf.outstanding(), upf.service().events.len()), (10, 10, 990));
 }
 
+/// However many reports are due, as many requests as answers to them are served between two polls of 256 datagrams.
+#[test]
+fn reports_that_are_due_leave_requests_their_turn() {
+    let now = Instants::now();
+    let mut upf = Endpoint::new(config(), Scripted::default(), now);
+    ask(&mut upf, now, &setup(1));
+    let seid = Seid(ask(&mut upf, now, &sound_establishment(2)).up_seid());
+    let events = (0..1000).map(|number| SessionEvent::Usage {
+        seid,
+        reports: vec![usage(1, number, UsageReportTrigger::PERIO, now.wall)],
+    });
+    upf.service_mut().events.extend(events);
+    let mut out = Vec::new();
+    upf.poll(now, &mut out);
+    assert_eq!((out.len(), upf.service().events.len()), (128, 872));
+}
+
 /// Conformance: TS 29.244 8.2.1 | One association too many: cause 75
 #[test]
 fn associations_are_bounded() {
