@@ -35,18 +35,20 @@ impl RuleSet {
 }
 
 impl Upf {
-    /// Switches the rules of a session whose time has come.
-    pub(super) fn apply_activation_times(&mut self, index: SessionIndex, now: SystemTime) {
-        let is_due = |session: &Session| session.state.rules.switches_at.is_some_and(|at| at <= millis(now));
-        if !self.sessions.get(index).as_ref().is_some_and(is_due) {
-            return;
+    /// A session whose time has come, with the rules that match from now on.
+    pub(super) fn session_at(&mut self, index: SessionIndex, now: SystemTime) -> Option<Session> {
+        let session = self.sessions.get(index)?;
+        if session.state.rules.switches_at.is_none_or(|at| at > millis(now)) {
+            return Some(session);
         }
-        if let Err(why) = self.compile_anew(index, now) {
-            let Some(mut session) = self.sessions.get(index) else { return };
+        let compiled = self.compile_anew(index, now);
+        let mut session = self.sessions.get(index)?;
+        if let Err(why) = compiled {
             tracing::warn!(seid = %session.seid, %why, "rules were not switched at their time");
+            // What follows in its turn puts it to rest.
             session.state.rules.switches_at = None;
-            self.rest(&session);
         }
+        Some(session)
     }
 
     /// Puts the rules of a session into the table as they are compiled now; says whether there is one.

@@ -23,7 +23,7 @@ use kaido_n4::{
 const INSTANCES_MAX: usize = 64;
 
 /// Whether a URR asks for starts or stops of traffic.
-fn asks(urr: &Urr) -> bool {
+pub(super) fn asks(urr: &Urr) -> bool {
     urr.triggers.contains(ReportingTriggers::START) || urr.triggers.contains(ReportingTriggers::STOPT)
 }
 

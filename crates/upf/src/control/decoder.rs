@@ -499,9 +499,12 @@ mod tests {
 
     /// Octets of sessions behind their SEID and counters.
     fn sessions() -> impl Iterator<Item = Vec<u8>> {
-        let lines = include_str!("../../tests/it/records/sessions-1.hex").lines();
+        let lines = include_str!("../../tests/it/records/sessions-3.hex").lines();
         let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-        lines.map(move |line| line.as_bytes().chunks(2).map(pair).collect())
+        lines.map(move |line| {
+            let octets: Vec<u8> = line.as_bytes().chunks(2).map(pair).collect();
+            take::<RecordedCounters>(&octets[1..]).unwrap().1.to_vec()
+        })
     }
 
     #[test]

@@ -27,13 +27,18 @@ impl Upf {
     pub(super) fn event(&mut self, event: WorkerEvent, now: SystemTime, out: &mut Vec<SessionEvent>) {
         match event {
             WorkerEvent::Threshold { session, slot } => {
-                let Some(mut session) = self.sessions.get(session) else { return };
-                if !session.counters().any(|own| own == slot) {
+                let Some(mut front) = self.sessions.front(session) else { return };
+                if !front.session().counters().any(|own| own == slot) {
                     // Said of an earlier session that had the place.
                     return;
                 }
-                self.settle(&mut session, |_, meter| meter.slot == slot, now, out);
-                self.rest(&session);
+                if front.is_enough() {
+                    self.settle(front.session_mut(), |_, meter| meter.slot == slot, now, out);
+                    self.rest_front(&front);
+                } else if let Some(mut session) = self.sessions.get(session) {
+                    self.settle(&mut session, |_, meter| meter.slot == slot, now, out);
+                    self.rest(&session);
+                }
             }
             WorkerEvent::Buffered { session, pdr, dscp } => {
                 let Some(mut session) = self.sessions.get(session) else { return };
@@ -115,22 +120,28 @@ impl Upf {
         while out.len() < limit
             && let Some(number) = self.wheel.pop(millis(now), &mut steps)
         {
-            self.apply_activation_times(SessionIndex(number), now);
-            let Some(mut session) = self.sessions.get(SessionIndex(number)) else { continue };
-            let at = millis(now);
-            self.report_delayed(&mut session, now, out);
-            self.turn_watches(&mut session, now, out);
-            let stopped = self.applications_stopped(&mut session, now);
-            report_usage(session.seid, stopped, out);
-            self.look_at_stations(&mut session, now, out);
-            self.settle(
-                &mut session,
-                |urr, meter| meter.deadline(urr).is_some_and(|due| due <= at),
-                now,
-                out,
-            );
-            self.rest(&session);
+            let index = SessionIndex(number);
+            let Some(mut front) = self.sessions.front(index) else { continue };
+            if front.has_usage_alone(now) {
+                self.settle_due(front.session_mut(), now, out);
+                self.rest_front(&front);
+            } else if let Some(mut session) = self.session_at(index, now) {
+                self.report_delayed(&mut session, now, out);
+                self.turn_watches(&mut session, now, out);
+                let stopped = self.applications_stopped(&mut session, now);
+                report_usage(session.seid, stopped, out);
+                self.look_at_stations(&mut session, now, out);
+                self.settle_due(&mut session, now, out);
+                self.rest(&session);
+            }
         }
+    }
+
+    /// Reports what is due of the meters whose time has come.
+    fn settle_due(&self, session: &mut Session, now: SystemTime, out: &mut Vec<SessionEvent>) {
+        let at = millis(now);
+        let is_due = |urr: &Urr, meter: &Meter| meter.deadline(urr).is_some_and(|due| due <= at);
+        self.settle(session, is_due, now, out);
     }
 
     /// Reports what is due of the meters that are `concerned`, and of those linked to them.

@@ -3,14 +3,20 @@
 use std::time::SystemTime;
 
 use super::Upf;
+use super::resting::SessionFront;
 use kaido_n4::{Seid, UrrId, UsageReport};
 
 impl Upf {
+    fn front_of(&self, seid: Seid) -> Option<SessionFront> {
+        self.sessions.find(seid).and_then(|index| self.sessions.front(index))
+    }
+
     /// See [`kaido_n4::SessionService::hold_usage`].
     pub(super) fn hold(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
-        let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
+        let Some(mut front) = self.front_of(seid) else {
             return reports.is_empty();
         };
+        let session = front.session_mut();
         session.state.usage_held = true;
         let mut all_kept = true;
         for report in reports {
@@ -27,15 +33,16 @@ impl Upf {
                 }
             }
         }
-        self.rest(&session);
+        self.rest_front(&front);
         all_kept
     }
 
     /// See [`kaido_n4::SessionService::release_usage`].
     pub(super) fn release(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
-        let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
+        let Some(mut front) = self.front_of(seid) else {
             return Vec::new();
         };
+        let session = front.session_mut();
         session.state.usage_held = false;
         let mut reports = Vec::new();
         for (id, meter) in &mut session.state.meters {
@@ -45,19 +52,19 @@ impl Upf {
         }
         session.report_linked(&mut reports, &self.node.usage, now);
         session.arm_shared(&self.node.usage, now);
-        self.rest(&session);
+        self.rest_front(&front);
         reports
     }
 
     /// See [`kaido_n4::SessionService::usage_arrived`].
     pub(super) fn arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
-        let Some(mut session) = self.sessions.find(seid).and_then(|index| self.sessions.get(index)) else {
+        let Some(mut front) = self.front_of(seid) else {
             return;
         };
-        for (id, meter) in &mut session.state.meters {
+        for (id, meter) in &mut front.session_mut().state.meters {
             measured(reports, *id).for_each(|report| meter.arrived(report));
         }
-        self.rest(&session);
+        self.rest_front(&front);
     }
 }
 

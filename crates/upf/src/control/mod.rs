@@ -40,6 +40,7 @@ mod predefined;
 mod rates;
 mod recompile;
 mod remote_fteids;
+mod resting;
 mod restore;
 mod ruleset;
 mod search;
@@ -74,6 +75,7 @@ pub use self::paths::PathSummary;
 use self::pool::{Lease, UePools};
 pub use self::pool::{LeasesInUse, PreparedPools, UePool};
 use self::remote_fteids::RemoteFTeids;
+use self::resting::SessionFront;
 pub use self::restore::{
     CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions, recorded_volume,
 };
@@ -347,6 +349,13 @@ impl Upf {
     fn rest(&mut self, session: &Session) {
         self.set_times(session);
         self.sessions.put(session);
+    }
+
+    /// As [`Self::rest`], of a session whose usage alone was looked at.
+    fn rest_front(&mut self, front: &SessionFront) {
+        let session = front.session();
+        self.wheel.set(session.index.0, session.deadline());
+        self.sessions.put_front(front);
     }
 
     /// Sees to it that a session is looked at when its time comes.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use postcard::ser_flavors::{Flavor, Size};
+use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AppNumber, SessionIndex};
@@ -17,6 +17,7 @@ use kaido_store::{Kind, Recorder};
 
 use super::decoder;
 use super::dictionary::Dictionary;
+use super::resting::{OldSessionState, SessionFront};
 use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
 
@@ -34,7 +35,7 @@ pub(super) fn check(rules: &RuleSet, now: SystemTime) -> Result<(), Rejection> {
     }
 }
 
-/// What [`SessionState`] begins with, to be read without the rest.
+/// What a session at rest begins with, to be read without the rest.
 #[derive(Debug, Deserialize)]
 struct Head {
     imsi: Option<Imsi>,
@@ -52,31 +53,6 @@ impl ImsiPrefix {
     /// That of a subscriber.
     pub(super) fn of(imsi: Imsi) -> Self {
         Self(Dictionary::head(&postcard::to_allocvec(&Some(imsi)).unwrap_or_default()))
-    }
-}
-
-/// Octets that are written to room that is there.
-struct Room<'r>(&'r mut Vec<u8>);
-
-impl Flavor for Room<'_> {
-    type Output = ();
-
-    fn try_push(&mut self, octet: u8) -> postcard::Result<()> {
-        self.0.push(octet);
-        Ok(())
-    }
-
-    fn try_extend(&mut self, octets: &[u8]) -> postcard::Result<()> {
-        match *octets {
-            // Most numbers.
-            [only] => self.0.push(only),
-            _ => self.0.extend_from_slice(octets),
-        }
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
     }
 }
 
@@ -106,7 +82,9 @@ impl SessionCounters {
     }
 }
 
-/// Begins what is recorded of a session, behind its SEID, where its counters come next. A [`SessionState`] begins with 0 or 1.
+/// Begins what is recorded of a session, behind its SEID, where its counters come next, and then the session as it lies.
+const FRONT_AHEAD: u8 = 3;
+/// The same of an [`OldSessionState`], which begins with 0 or 1 where it has no counters before it.
 const COUNTERS_AHEAD: u8 = 2;
 
 /// What has to be known of all sessions before one is put into the table, so that it can be read without the rest.
@@ -178,14 +156,14 @@ impl PackedSessions {
     #[allow(clippy::cast_possible_truncation)] // Places have 32 bits; of packets only whether they have changed is of interest.
     pub(super) fn record_usage(&mut self, at: usize, read: impl Fn(UsageSlot) -> Volume) {
         let Some(place) = self.places.get(at) else { return };
-        let (session, packets) = match place.counters {
+        let (front, packets) = match place.counters {
             SessionCounters::None => return,
             SessionCounters::One(slot) => (None, read(slot).total_packets()),
             SessionCounters::Several(_) => {
-                let session = self.unpack(SessionIndex(at as u32), place);
-                let slots = session.iter().flat_map(|session| session.state.slots());
+                let front = self.front(SessionIndex(at as u32));
+                let slots = front.iter().flat_map(SessionFront::slots);
                 let packets = slots.map(|slot| read(slot).total_packets()).sum();
-                (session, packets)
+                (front, packets)
             }
         };
         if at >= self.recorded.len() {
@@ -195,8 +173,8 @@ impl PackedSessions {
         if std::mem::replace(&mut self.recorded[at], packets) == packets {
             return;
         }
-        let session = session.or_else(|| self.get(SessionIndex(at as u32)));
-        for slot in session.iter().flat_map(|session| session.state.slots()) {
+        let front = front.or_else(|| self.front(SessionIndex(at as u32)));
+        for slot in front.iter().flat_map(SessionFront::slots) {
             self.recorder.put_value(Kind::Usage, slot.0.into(), &read(slot));
         }
     }
@@ -210,8 +188,8 @@ impl PackedSessions {
                 SessionCounters::None => {}
                 SessionCounters::One(slot) => found.extend(slots.get(&slot).map(|&slot| (index, slot))),
                 SessionCounters::Several(_) => {
-                    let session = self.unpack(index, place);
-                    let own = session.iter().flat_map(|session| session.state.slots());
+                    let front = self.front(index);
+                    let own = front.iter().flat_map(SessionFront::slots);
                     found.extend(own.filter(|slot| slots.contains(slot)).map(|slot| (index, slot)));
                 }
             }
@@ -250,11 +228,14 @@ impl PackedSessions {
     pub(super) fn read(index: SessionIndex, recorded: &[u8]) -> Option<Session> {
         let (seid, octets) = recorded.split_first_chunk()?;
         let seid = Seid(u64::from_le_bytes(*seid));
-        let octets = match octets.split_first()? {
-            (&COUNTERS_AHEAD, rest) => decoder::take::<RecordedCounters>(rest).ok()?.1,
-            _ => octets,
+        let old =
+            |octets| decoder::take::<OldSessionState>(octets).map(|(old, rest)| (old.into(), rest)).ok();
+        let behind_counters = |octets| Some(decoder::take::<RecordedCounters>(octets).ok()?.1);
+        let (state, rest) = match octets.split_first()? {
+            (&FRONT_AHEAD, rest) => decoder::take(behind_counters(rest)?).ok()?,
+            (&COUNTERS_AHEAD, rest) => old(behind_counters(rest)?)?,
+            _ => old(octets)?,
         };
-        let (state, rest) = decoder::take(octets).ok()?;
         let is_own = seid.0 >> 63 == 1 && u64::from(index.0) == seid.0 & 0xffff_ffff;
         (is_own && rest.is_empty()).then_some(Session { seid, index, state })
     }
@@ -262,7 +243,7 @@ impl PackedSessions {
     /// The counters of a session as it was recorded under a number; `None` of what is none.
     pub(super) fn read_counters(index: SessionIndex, recorded: &[u8]) -> Option<RecordedCounters> {
         match recorded.get(size_of::<Seid>()..)?.split_first()? {
-            (&COUNTERS_AHEAD, rest) => decoder::take(rest).ok().map(|(counters, _)| counters),
+            (&(FRONT_AHEAD | COUNTERS_AHEAD), rest) => decoder::take(rest).ok().map(|(counters, _)| counters),
             // Of a program before these were written.
             _ => Self::read(index, recorded).map(|session| RecordedCounters::of(&session.state)),
         }
@@ -307,36 +288,54 @@ impl PackedSessions {
     /// Puts a session to rest, the first time or again, and records what it is.
     pub(super) fn put(&mut self, session: &Session) {
         self.pack(session);
-        let (Self { recorder, octets, .. }, Session { seid, index, state }) = (self, session);
+        self.record(session);
+    }
+
+    /// As [`PackedSessions::put`], of a session whose usage alone was looked at.
+    pub(super) fn put_front(&mut self, front: &SessionFront) {
+        self.octets.clear();
+        let written = front.write(&mut self.octets);
+        self.keep(front.session(), written);
+        self.record(front.session());
+    }
+
+    /// Records a session as it was packed just now.
+    fn record(&self, Session { seid, index, state }: &Session) {
+        let Self { recorder, octets, .. } = self;
         recorder.put(Kind::Session, index.0.into(), |record| {
             record.extend_from_slice(&seid.0.to_le_bytes());
-            record.push(COUNTERS_AHEAD);
+            record.push(FRONT_AHEAD);
             // Room for it grows as it is needed.
-            let _ = postcard::serialize_with_flavor(&RecordedCounters::of(state), Room(record));
+            let _ = kaido_store::append(record, &RecordedCounters::of(state));
             record.extend_from_slice(octets);
         });
     }
 
     /// As [`PackedSessions::put`], of a session that is recorded as it is.
     pub(super) fn pack(&mut self, session: &Session) {
-        let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
         self.octets.clear();
-        match postcard::serialize_with_flavor(&session.state, Room(&mut self.octets)) {
-            Ok(()) => {
-                match &place.packed {
-                    Some(before) => self.dictionary.forget(before),
-                    None => self.len += 1,
-                }
-                let counters = SessionCounters::of(&session.state);
-                let packed = Some(self.dictionary.keep(&self.octets));
-                *place = PackedSlot { seid: session.seid, packed, counters };
-                // It may be another session, or count elsewhere.
-                if let Some(recorded) = self.recorded.get_mut(session.index.0 as usize) {
-                    *recorded = 0;
-                }
-            }
-            // Bytes in memory take every value that rules can have.
-            Err(error) => tracing::error!(%error, seid = %session.seid, "a session could not be packed"),
+        let written = kaido_store::append(&mut self.octets, &session.state);
+        self.keep(session, written);
+    }
+
+    /// Keeps what was written of a session.
+    fn keep(&mut self, session: &Session, written: postcard::Result<()>) {
+        let Some(place) = self.places.get_mut(session.index.0 as usize) else { return };
+        // Bytes in memory take every value that rules can have.
+        if let Err(error) = written {
+            tracing::error!(%error, seid = %session.seid, "a session could not be packed");
+            return;
+        }
+        match &place.packed {
+            Some(before) => self.dictionary.forget(before),
+            None => self.len += 1,
+        }
+        let counters = SessionCounters::of(&session.state);
+        let packed = Some(self.dictionary.keep(&self.octets));
+        *place = PackedSlot { seid: session.seid, packed, counters };
+        // It may be another session, or count elsewhere.
+        if let Some(recorded) = self.recorded.get_mut(session.index.0 as usize) {
+            *recorded = 0;
         }
     }
 
@@ -416,17 +415,26 @@ impl PackedSessions {
         taken.skip(skip).take(limit).filter_map(|(index, place)| self.unpack(SessionIndex(index), place))
     }
 
+    /// What usage reports concern of the session of a number.
+    pub(super) fn front(&self, index: SessionIndex) -> Option<SessionFront> {
+        let place = self.places.get(index.0 as usize)?;
+        let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
+        let seid = place.seid;
+        unpacked(SessionFront::read(octets, |state| Session { seid, index, state }), seid)
+    }
+
     fn unpack(&self, index: SessionIndex, place: &PackedSlot) -> Option<Session> {
         let octets = self.dictionary.read(place.packed.as_deref()?).unwrap_or_default();
-        match decoder::take::<SessionState>(&octets) {
-            Ok((state, _)) => Some(Session { seid: place.seid, index, state }),
-            // Only what `put` wrote lies there.
-            Err(error) => {
-                tracing::error!(%error, seid = %place.seid, "a session could not be unpacked");
-                None
-            }
-        }
+        let seid = place.seid;
+        unpacked(decoder::take(&octets).map(|(state, _)| Session { seid, index, state }), seid)
     }
+}
+
+/// What was read of a session. Only what was kept lies there.
+fn unpacked<T>(read: Result<T, decoder::Malformed>, seid: Seid) -> Option<T> {
+    let error =
+        |error: &decoder::Malformed| tracing::error!(%error, %seid, "a session could not be unpacked");
+    read.inspect_err(error).ok()
 }
 
 #[cfg(test)]
@@ -555,6 +563,34 @@ mod tests {
         assert_eq!((sessions.len(), sessions.find(put.seid), sessions.get(index)), (0, None, None));
         assert_eq!((sessions.take(index), sessions.seid(index)), (None, None));
         assert_eq!(sessions.cp_fseid(index), None);
+    }
+
+    #[test]
+    fn what_reports_concern_is_read_and_put_without_the_rest() {
+        let mut sessions = PackedSessions::default();
+        let index = sessions.reserve();
+        let mut put = session(index);
+        sessions.put(&put);
+        let mut front = sessions.front(index).unwrap();
+        assert!(front.session().state.rules.pdrs.is_empty() && front.session().state.leases.is_empty());
+        for state in [&mut front.session_mut().state, &mut put.state] {
+            state.usage_held = !state.usage_held;
+            state.stations_look = None;
+            state.rules.urrs.iter_mut().for_each(|(_, urr)| urr.monitoring_times.clear());
+            state.meters.iter_mut().for_each(|(_, meter)| meter.slot = UsageSlot(u32::MAX));
+        }
+        sessions.put_front(&front);
+        assert_eq!(sessions.get(index), Some(put.clone()));
+        assert_eq!(sessions.only_counter(index), sessions_of(&put).only_counter(index));
+        assert_eq!(sessions.octets, sessions_of(&put).octets, "as if all of it had been written");
+    }
+
+    /// A session alone, under its number.
+    fn sessions_of(one: &Session) -> PackedSessions {
+        let mut sessions = PackedSessions::default();
+        sessions.take_in(one.index);
+        sessions.put(one);
+        sessions
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use litemap::LiteMap;
-use serde::{Deserialize, Serialize};
 
 use super::app_instances::Instances;
 use super::inactivity::Inactivity;
@@ -30,10 +29,9 @@ pub(crate) struct Session {
     pub(crate) state: SessionState,
 }
 
-/// What a session keeps beside its number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a session keeps beside its number. How it is written: [`super::resting`].
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionState {
-    /// First, where sessions at rest are [searched](super::packed::PackedSessions::may_be_of).
     pub(crate) imsi: Option<Imsi>,
     pub(crate) cp_fseid: FSeid,
     pub(crate) rules: RuleSet,
