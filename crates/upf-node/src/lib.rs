@@ -562,6 +562,7 @@ fn endpoint(
         control_planes: config.pfcp.control_planes.iter().map(|peer| peer.0).collect(),
         heartbeat_interval: config.pfcp.heartbeat_interval(),
         retransmission: config.pfcp.retransmission(),
+        limits: kaido_pfcp::Limits::of_sessions(upf.node().settings.sessions_max),
         ..kaido_pfcp::Config::at(first)
     };
     Ok((node_id.to_string(), Endpoint::new(settings, upf, Instants::now())))

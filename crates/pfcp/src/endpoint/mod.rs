@@ -83,9 +83,21 @@ pub struct Limits {
     pub outstanding: usize,
 }
 
+/// Fewest and most answers kept: the most take some 80 MiB.
+const ANSWERS: [usize; 2] = [65_536, 262_144];
+
+impl Limits {
+    /// Those of a node for so many sessions. A control plane sends a request again after seconds, in which as many others may come as
+    /// it has sessions; where those are millions, as many as are served meanwhile.
+    pub fn of_sessions(sessions: u32) -> Self {
+        let [fewest, most] = ANSWERS;
+        Self { answers: (sessions as usize / 2).clamp(fewest, most), ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { associations: 1024, answers: 65_536, outstanding: 16_384 }
+        Self { associations: 1024, answers: ANSWERS[0], outstanding: 16_384 }
     }
 }
 

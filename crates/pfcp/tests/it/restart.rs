@@ -119,6 +119,21 @@ fn answers_are_written_over_in_the_order_that_they_were_given() {
     assert_eq!(life.upf.service().sessions.len(), 38);
 }
 
+/// Those that no answer of a node with fewer sessions is written over are not kept for ever.
+#[test]
+fn answers_of_a_node_that_kept_more_are_forgotten_when_they_are_old() {
+    let mut life = Life::with(Config { limits: Limits { answers: 16, ..Limits::default() }, ..config() });
+    for sequence in 2..14 {
+        life.establish(sequence);
+    }
+    life.config.limits.answers = 8;
+    for (after, left) in [(1, 13), (600, 7)] {
+        life = life.again(Duration::from_secs(after));
+        life.read();
+        assert_eq!(life.kept.keys().filter(|(kind, _)| *kind == Kind::Answer).count(), left);
+    }
+}
+
 /// A control plane that started anew begins with the same numbers.
 #[test]
 fn answers_to_a_control_plane_that_started_anew_do_not_come_back() {
