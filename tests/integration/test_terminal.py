@@ -47,8 +47,10 @@ def test_a_first_configuration_carries_traffic(
         node = net.upf.start(str(binary), "run", "-c", str(file), stdout=to, stderr=to)
     try:
         status = (str(binary), "status", "--socket", str(socket))
-        answers = lambda: run(*status, check=False).returncode == 0  # noqa: E731
-        wait_until(lambda: node.poll() is not None or answers(), "the node does not answer")
+        wait_until(
+            lambda: node.poll() is not None or run(*status, check=False).returncode == 0,
+            "the node does not answer",
+        )
         assert node.poll() is None, log.read_text()
         sim = attach("--ues 2 --tuns 1")
         assert net.ran.pings("10.100.6.2", "-I", "ue0")

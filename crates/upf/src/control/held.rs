@@ -7,13 +7,13 @@ use super::resting::SessionFront;
 use kaido_n4::{Seid, UrrId, UsageReport};
 
 impl Upf {
-    fn front_of(&self, seid: Seid) -> Option<SessionFront> {
+    fn front_by_seid(&self, seid: Seid) -> Option<SessionFront> {
         self.sessions.find(seid).and_then(|index| self.sessions.front(index))
     }
 
     /// See [`kaido_n4::SessionService::hold_usage`].
     pub(super) fn hold(&mut self, seid: Seid, reports: &[UsageReport], sent: bool) -> bool {
-        let Some(mut front) = self.front_of(seid) else {
+        let Some(mut front) = self.front_by_seid(seid) else {
             return reports.is_empty();
         };
         let session = front.session_mut();
@@ -39,7 +39,7 @@ impl Upf {
 
     /// See [`kaido_n4::SessionService::release_usage`].
     pub(super) fn release(&mut self, seid: Seid, now: SystemTime) -> Vec<UsageReport> {
-        let Some(mut front) = self.front_of(seid) else {
+        let Some(mut front) = self.front_by_seid(seid) else {
             return Vec::new();
         };
         let session = front.session_mut();
@@ -58,7 +58,7 @@ impl Upf {
 
     /// See [`kaido_n4::SessionService::usage_arrived`].
     pub(super) fn arrived(&mut self, seid: Seid, reports: &[UsageReport]) {
-        let Some(mut front) = self.front_of(seid) else {
+        let Some(mut front) = self.front_by_seid(seid) else {
             return;
         };
         for (id, meter) in &mut front.session_mut().state.meters {

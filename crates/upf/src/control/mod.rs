@@ -355,7 +355,7 @@ impl Upf {
     fn rest_front(&mut self, front: &SessionFront) {
         let session = front.session();
         self.wheel.set(session.index.0, session.deadline());
-        self.sessions.put_front(front);
+        self.sessions.store_front(front);
     }
 
     /// Sees to it that a session is looked at when its time comes.

@@ -292,7 +292,7 @@ impl PackedSessions {
     }
 
     /// As [`PackedSessions::put`], of a session whose usage alone was looked at.
-    pub(super) fn put_front(&mut self, front: &SessionFront) {
+    pub(super) fn store_front(&mut self, front: &SessionFront) {
         self.octets.clear();
         let written = front.write(&mut self.octets);
         self.keep(front.session(), written);
@@ -579,7 +579,7 @@ mod tests {
             state.rules.urrs.iter_mut().for_each(|(_, urr)| urr.monitoring_times.clear());
             state.meters.iter_mut().for_each(|(_, meter)| meter.slot = UsageSlot(u32::MAX));
         }
-        sessions.put_front(&front);
+        sessions.store_front(&front);
         assert_eq!(sessions.get(index), Some(put.clone()));
         assert_eq!(sessions.only_counter(index), sessions_of(&put).only_counter(index));
         assert_eq!(sessions.octets, sessions_of(&put).octets, "as if all of it had been written");
