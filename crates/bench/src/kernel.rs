@@ -48,7 +48,8 @@ pub struct KernelResult {
     pub shape: Shape,
     /// Length of its frames, without FCS.
     pub frame_bytes: usize,
-    /// Median, what restores the packet subtracted.
+    /// Median, what restores the packet subtracted. Both are timed one after the other: beside others of the machine it may be below 0,
+    /// which its range tells as noise.
     pub ns_per_packet: f64,
     /// Interquartile range.
     pub ns_spread: f64,

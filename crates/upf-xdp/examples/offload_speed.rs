@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             paths.push(((sessions, kind), path, speed));
         }
     }
-    let mut figures: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    let mut figures: BTreeMap<_, Vec<i64>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         for (sessions, _, speed) in &paths {
             for (name, direction) in

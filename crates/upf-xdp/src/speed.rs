@@ -53,9 +53,9 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Nanoseconds a packet.
-    pub fn ns_per_packet(&self) -> u64 {
-        self.whole_ns.saturating_sub(self.restore_ns)
+    /// Nanoseconds a packet. Both are measured one after the other: where others take the machine meanwhile, it may be less than none.
+    pub fn ns_per_packet(&self) -> i64 {
+        self.whole_ns.cast_signed().wrapping_sub(self.restore_ns.cast_signed())
     }
 }
 
