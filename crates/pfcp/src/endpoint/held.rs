@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use kaido_n4::{Seid, SessionService, UsageReport};
 
-use super::report::{EVENTS_PER_POLL, Report};
+use super::report::Report;
 use super::{Endpoint, Purpose};
 use crate::association::AssociationId;
 use crate::transaction::{Instants, Pending, Transmit};
@@ -20,6 +20,8 @@ use crate::transaction::{Instants, Pending, Transmit};
 /// The part of the outstanding requests that one control plane's session reports may be: one that is silent must not keep the
 /// others from being told.
 const SHARE: usize = 4;
+/// Most sessions of a control plane that are looked at in one poll, of which most may have nothing to report.
+const HELD_PER_POLL: usize = 4096;
 /// Entries of sessions that are gone which are borne before they are looked for.
 const STALE_MAX: usize = 1024;
 
@@ -163,17 +165,18 @@ impl<S: SessionService> Endpoint<S> {
         }
     }
 
-    /// Reports what is owed to control planes that can be told again.
-    pub(super) fn send_held(&mut self, now: Instants, out: &mut Vec<Transmit>) {
+    /// Reports what is owed to control planes that can be told again, of at most `left` sessions that have something to report.
+    pub(super) fn send_held(&mut self, now: Instants, left: &mut usize, out: &mut Vec<Transmit>) {
         for id in self.associations.with_held() {
-            for _ in 0..EVENTS_PER_POLL {
-                let Some(seid) = self.next_held(now, id) else { break };
+            for _ in 0..HELD_PER_POLL {
+                let Some(seid) = (*left > 0).then(|| self.next_held(now, id)).flatten() else { break };
                 let Some(binding) = self.sessions.get_mut(seid) else { continue };
                 if binding.association != id || !std::mem::take(&mut binding.held) {
                     continue;
                 }
                 self.sessions.record(seid);
                 let reports = self.service.release_usage(seid, now.wall);
+                *left -= usize::from(!reports.is_empty());
                 self.send_usage(now, seid, reports, out);
             }
         }

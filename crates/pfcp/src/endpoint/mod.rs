@@ -295,7 +295,7 @@ impl<S: SessionService> Endpoint<S> {
     /// Takes in a datagram. What is to be sent is appended to `out`.
     pub fn handle(&mut self, now: Instants, from: SocketAddr, datagram: &[u8], out: &mut Vec<Transmit>) {
         let now = self.node_moment(now);
-        let mut messages = 0u32;
+        let mut messages = 0;
         let before = out.len();
         for framed in frames(Role::UserPlane, datagram) {
             match framed {
@@ -316,7 +316,8 @@ impl<S: SessionService> Endpoint<S> {
             self.bundle(from, before, out);
         }
         self.send_ended(now, out);
-        self.send_resent(now, out);
+        // As many as messages came: all that wait would be answered at once.
+        self.send_resent(now, &mut messages, out);
         self.send_overflow(now, out);
     }
 

@@ -24,9 +24,11 @@ use crate::walk::{Group, octets};
 
 /// The most usage reports in one Session Report Request: about 3 KiB.
 pub(super) const REPORTS_IN_REQUEST_MAX: usize = 32;
-/// The most events taken from the service in one poll. Half of the datagrams that the caller hands over between two polls: when more
-/// reports are due than can be made, their answers and as many requests are served between them, and reports come later.
-pub(super) const EVENTS_PER_POLL: usize = 128;
+/// The most reports of one poll. Half of the datagrams that the caller hands over between two polls: when more reports are due than can
+/// be made, their answers and as many requests are served between them, and reports come later.
+pub(super) const REPORTS_PER_POLL: usize = 128;
+/// Of them, those of what could not be told before: what happens now has its turn, too.
+const LATE_REPORTS_PER_POLL: usize = REPORTS_PER_POLL / 2;
 /// How often a report may be redirected before it is given up: SMFs may send it round in circles.
 const REDIRECTIONS_MAX: u8 = 3;
 
@@ -76,10 +78,12 @@ impl<S: SessionService> Endpoint<S> {
     }
 
     pub(super) fn send_reports(&mut self, now: Instants, out: &mut Vec<Transmit>) {
-        self.send_resent(now, out);
+        let mut late = LATE_REPORTS_PER_POLL;
+        self.send_resent(now, &mut late, out);
         self.send_overflow(now, out);
-        self.send_held(now, out);
-        let room = self.outgoing.room().min(EVENTS_PER_POLL);
+        self.send_held(now, &mut late, out);
+        let left = REPORTS_PER_POLL - LATE_REPORTS_PER_POLL + late;
+        let room = self.outgoing.room().min(left);
         // Also while there is room for none: the service has more to do in its turn than to report.
         for event in self.service.poll_events(now.wall, room) {
             self.report(now, event, out);
@@ -268,12 +272,14 @@ impl<S: SessionService> Endpoint<S> {
         self.resent.insert((at, self.resent_count), resent);
     }
 
-    /// Sends reports anew whose time has come.
-    pub(super) fn send_resent(&mut self, now: Instants, out: &mut Vec<Transmit>) {
+    /// Sends reports anew whose time has come, at most `left`.
+    pub(super) fn send_resent(&mut self, now: Instants, left: &mut usize, out: &mut Vec<Transmit>) {
         while self.outgoing.room() > 0
+            && *left > 0
             && let Some(entry) = self.resent.first_entry()
             && entry.key().0 <= now.monotonic
         {
+            *left -= 1;
             let ((_, count), ResentReport { to, bytes, report }) = entry.remove_entry();
             self.forget_usage(UsageOnItsWay::Resent(count));
             if self.live(report.seid).is_none() {

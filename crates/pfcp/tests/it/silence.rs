@@ -185,6 +185,44 @@ fn cp_f_seid_of_stranger() -> Vec<u8> {
     element
 }
 
+/// What a control plane missed of two hundred sessions comes in several turns, and what happens meanwhile between it.
+#[test]
+fn what_was_missed_leaves_its_turn_to_what_happens_now() {
+    let (mut upf, mut now, first) = with_session();
+    upf.service_mut().sessions_max = 1000;
+    let others = (3..203).map(|sequence| ask(&mut upf, now, &rig::sound_establishment(sequence)).up_seid());
+    let others: Vec<u64> = others.collect();
+    report(&mut upf, first, 0, now);
+    due(&mut upf, now);
+    silence(&mut upf, &mut now, 13);
+    for (number, &seid) in (1..).zip(&others) {
+        report(&mut upf, seid, number, now);
+    }
+    assert!(numbers(&due(&mut upf, now)).is_empty() && numbers(&due(&mut upf, now)).is_empty());
+    come_back(&mut upf, &mut now);
+    now = now.after(Duration::from_secs(3));
+    for number in 1000..1200 {
+        report(&mut upf, first, number, now);
+    }
+    let mut out = Vec::new();
+    let mut told = BTreeSet::new();
+    for turn in 0..4 {
+        out.clear();
+        upf.poll(now, &mut out);
+        let sent = numbers(&out);
+        let late = sent.iter().filter(|number| **number < 1000).count();
+        assert!(sent.len() <= 128 && late <= 64, "turn {turn}: {} of which {late} late", sent.len());
+        assert!(
+            turn > 1 || late == 64 && sent.len() == 128,
+            "turn {turn}: {} of which {late} late",
+            sent.len()
+        );
+        told.extend(sent);
+    }
+    let all: BTreeSet<u32> = (0..=200).chain(1000..1200).collect();
+    assert_eq!(told, all);
+}
+
 /// Conformance: TS 29.244 5.18 | A user plane that stops ends its sessions and reports their usage, released or not
 #[test]
 fn the_last_usage_is_told_though_the_release_is_not_answered() {
