@@ -83,6 +83,8 @@ families! {
     PFCP_QUEUE = Gauge "kaido_pfcp_receive_queue_ratio" []
         "How full the kernel's fullest queue of the PFCP sockets was when last looked at, every 250 ms: 0 to 1, and 1 if one has overflowed.";
     PFCP_OVERFLOWS = Counter "kaido_pfcp_receive_queue_overflows_total" [] "PFCP datagrams that the kernel had no room for.";
+    REPORTS_LATE = Gauge "kaido_usage_reports_late_seconds" []
+        "How long after its time the last usage report was made that a period or another time has brought: more are due than the node can make.";
     PFCP_PEERS = Gauge "kaido_pfcp_peers" [] "Control planes with an association.";
     PFCP_PEERS_UP = Gauge "kaido_pfcp_peers_up" [] "Those of them that answer heartbeats.";
     PFCP_PEER_UP = Gauge "kaido_pfcp_peer_up" ["node_id", "address"] "Whether the control plane answers heartbeats: 1 or 0.";

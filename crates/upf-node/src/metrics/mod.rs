@@ -57,6 +57,8 @@ pub(super) struct Controls {
     pub(super) path_states: [usize; 3],
     /// Fill of the fullest PFCP queue in percent, and datagrams that found no room.
     pub(super) lag: (u8, u64),
+    /// How late usage reports are.
+    pub(super) reports_late: Duration,
 }
 
 type Question = SyncSender<Controls>;
@@ -106,6 +108,7 @@ impl MetricsQuestion {
             paths: upf.paths(PATHS_SHOWN_MAX),
             path_states: upf.path_states(),
             lag: lag.last(),
+            reports_late: upf.late(),
         };
         // Who has given up meanwhile needs no answer.
         let _ = question.try_send(controls);

@@ -183,6 +183,7 @@ fn pfcp(controls: &Controls, out: &mut Exposition) {
     let (percent, overflows) = controls.lag;
     one(out, &f::PFCP_QUEUE, f64::from(percent) / 100.0);
     one(out, &f::PFCP_OVERFLOWS, overflows);
+    one(out, &f::REPORTS_LATE, controls.reports_late.as_secs_f64());
     one(out, &f::PFCP_PEERS, controls.peers.len());
     one(out, &f::PFCP_PEERS_UP, controls.peers.iter().filter(|peer| !peer.down).count());
     let named =
@@ -220,6 +221,7 @@ fn paths(controls: &Controls, out: &mut Exposition) {
 mod tests {
     use std::collections::HashSet;
     use std::net::IpAddr;
+    use std::time::Duration;
 
     use kaido_metrics::Format;
     use kaido_upf::node::NodeSettings;
@@ -274,6 +276,7 @@ mod tests {
             paths: vec![path],
             path_states: [0, 1, 0],
             lag: (50, 2),
+            reports_late: Duration::from_millis(1500),
         }
     }
 
@@ -304,6 +307,7 @@ mod tests {
             "kaido_session_volume_bytes{direction=\"uplink\"} 10",
             "kaido_pfcp_receive_queue_ratio 0.5",
             "kaido_pfcp_receive_queue_overflows_total 2",
+            "kaido_usage_reports_late_seconds 1.5",
             "kaido_pfcp_peer_up{node_id=\"10.0.0.1\",address=\"10.0.0.1:8805\"} 1",
             "kaido_gtpu_path_up{peer=\"10.0.0.9\"} 0",
             "kaido_gtpu_paths{state=\"down\"} 1",

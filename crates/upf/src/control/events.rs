@@ -114,12 +114,20 @@ impl Upf {
         self.wheel.next().map(|at| SystemTime::UNIX_EPOCH + Duration::from_millis(at))
     }
 
+    /// How long after its time the last session was looked at that was due in the last poll: what is reported by a period or a time is so
+    /// much late.
+    pub fn late(&self) -> Duration {
+        self.late
+    }
+
     /// Sessions whose time has come. The work of a call is bounded; what is left comes with the next.
     pub(super) fn look_at_due(&mut self, now: SystemTime, limit: usize, out: &mut Vec<SessionEvent>) {
         let mut steps = STEPS_PER_POLL;
+        self.late = Duration::ZERO;
         while out.len() < limit
-            && let Some(number) = self.wheel.pop(millis(now), &mut steps)
+            && let Some((number, due)) = self.wheel.pop(millis(now), &mut steps)
         {
+            self.late = Duration::from_millis(millis(now).saturating_sub(due));
             let index = SessionIndex(number);
             let Some(mut front) = self.sessions.front(index) else { continue };
             if front.has_usage_alone(now) {

@@ -123,6 +123,8 @@ pub struct Upf {
     dated: BTreeSet<SessionIndex>,
     /// When which session is to be looked at.
     wheel: Wheel,
+    /// How late that was of the last one.
+    late: Duration,
     /// Changes that are in the table, and wait for workers to let go of what was there.
     deferred: DeferredWork,
     /// The datapath in the kernel, where there is one.
@@ -172,6 +174,7 @@ impl Upf {
             ue_pools: UePools::new(ue_pools),
             dated: BTreeSet::new(),
             wheel: Wheel::new(),
+            late: Duration::ZERO,
             deferred: DeferredWork::default(),
             kernel: None,
             monitors: BTreeMap::new(),

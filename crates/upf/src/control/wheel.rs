@@ -87,9 +87,9 @@ impl Wheel {
         }
     }
 
-    /// Takes out a number whose deadline is not after `now`. Every step, whether it brings a number or only moves one
+    /// Takes out a number whose deadline is not after `now`, with its deadline. Every step, whether it brings a number or only moves one
     /// nearer to its slot, takes one of `budget`; with none left the rest waits for the next call.
-    pub(super) fn pop(&mut self, now: u64, budget: &mut u32) -> Option<u32> {
+    pub(super) fn pop(&mut self, now: u64, budget: &mut u32) -> Option<(u32, u64)> {
         while let Some(left) = budget.checked_sub(1) {
             *budget = left;
             let first = self.first_slot().map(|(level, slot)| (level, slot, self.begin(level, slot)));
@@ -103,7 +103,7 @@ impl Wheel {
             let at = self.entries[number as usize].at;
             self.unlink(number);
             if level == 0 || at <= self.elapsed {
-                return Some(number);
+                return Some((number, at));
             }
             self.link(number, at);
         }
@@ -224,20 +224,20 @@ mod tests {
                     }
                     Step::Advance(by) => {
                         now += by;
-                        let mut due: Vec<u32> =
-                            model.iter().filter(|&(_, &at)| at <= now).map(|(&number, _)| number).collect();
+                        let mut due = model.clone();
+                        due.retain(|_, at| *at <= now);
                         model.retain(|_, at| *at > now);
                         let mut came = Vec::new();
                         // Far more calls than there is work for.
                         for _ in 0..50 * (LEVELS + 2) {
                             let mut left = budget;
-                            while let Some(number) = wheel.pop(now, &mut left) {
+                            while let Some((number, at)) = wheel.pop(now, &mut left) {
+                                prop_assert_eq!(due.get(&number), Some(&at));
                                 came.push(number);
                             }
                         }
                         came.sort_unstable();
-                        due.sort_unstable();
-                        prop_assert_eq!(came, due);
+                        prop_assert_eq!(came, due.into_keys().collect::<Vec<_>>());
                         prop_assert!(wheel.next().is_none_or(|next| next > now), "whoever waits until then waits");
                     }
                 }
@@ -307,10 +307,10 @@ mod tests {
         wheel.set(7, Some(5000));
         assert_eq!((wheel.len(), wheel.get(7)), (1, Some(5000)));
         assert_eq!(wheel.pop(4999, &mut 100), None);
-        assert_eq!(wheel.pop(5000, &mut 100), Some(7));
+        assert_eq!(wheel.pop(5000, &mut 100), Some((7, 5000)));
         assert_eq!(wheel.get(7), None);
         wheel.set(7, Some(10));
-        assert_eq!(wheel.pop(5000, &mut 100), Some(7), "overdue");
+        assert_eq!(wheel.pop(5000, &mut 100), Some((7, 10)), "overdue");
         wheel.set(7, Some(u64::MAX));
         assert_eq!(wheel.get(7), Some(AT_MAX));
     }

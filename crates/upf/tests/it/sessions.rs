@@ -114,6 +114,25 @@ fn periodic_reports_come_when_due_and_a_query_at_once() {
     assert!(rig.upf.poll_events(start + Duration::from_secs(500), 10).is_empty());
 }
 
+#[test]
+fn reports_that_cannot_be_made_in_time_come_later_and_say_how_late() {
+    let mut rig = Rig::new();
+    let start = now();
+    for n in 7..10 {
+        let mut request = SessionPlan::ipv4(n).establishment();
+        request.urrs = periodic().urrs;
+        rig.upf.establish(&request, start).unwrap();
+    }
+    let at = |seconds| start + Duration::from_secs(seconds);
+    assert_eq!(rig.upf.poll_events(at(32), 2).len(), 2);
+    assert_eq!(rig.upf.late(), Duration::from_secs(2));
+    assert_eq!(rig.upf.poll_events(at(33), 2).len(), 1, "the last of them");
+    assert_eq!(rig.upf.late(), Duration::from_secs(3));
+    assert!(rig.upf.poll_events(at(34), 2).is_empty());
+    assert_eq!(rig.upf.late(), Duration::ZERO);
+    assert_eq!(rig.upf.poll_events(at(62), 9).len(), 2, "a period after they were made");
+}
+
 /// Conformance: TS 29.244 5.2.4 | Buffered packets give one downlink data report and go in order
 #[test]
 fn a_buffering_session_reports_once_and_releases_in_order() {
