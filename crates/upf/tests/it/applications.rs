@@ -177,9 +177,13 @@ fn strange_segments_leave_flows_undetermined() {
 
 /// The session with a URR for its packets of the application, which reports starts and stops.
 fn reported(reduced: bool) -> (Rig, Seid) {
+    reported_of(session(), reduced)
+}
+
+/// As [`reported`], of another session with that application.
+fn reported_of(mut request: Establishment, reduced: bool) -> (Rig, Seid) {
     let mut rig = Rig::new();
     rig.upf.provision_pfds(&known_by(domain("video.example", DomainSource::Any))).unwrap();
-    let mut request = session();
     request.urrs.push(Urr {
         id: UrrId(5),
         method: MeasurementMethod { event: true, ..MeasurementMethod::default() },
@@ -243,6 +247,29 @@ fn flows_of_an_application_are_reported_when_they_start_and_stop() {
     let later = later + Duration::from_secs(8);
     assert_eq!(detected(&mut rig, later), [(UsageReportTrigger::STOPT, 3, of(0, None))]);
     assert_eq!(detected(&mut rig, later + 100 * SILENCE), []);
+}
+
+/// Its URR counts and has a clock, which see traffic begin and end too.
+#[test]
+fn an_application_that_passes_is_told_of_once() {
+    let mut request = session();
+    let passing = |id: u16| request.pdrs.iter().find(|pdr| pdr.id == PdrId(id)).and_then(|pdr| pdr.far_id);
+    let [up_far, down_far] = [1, 2].map(passing);
+    for pdr in request.pdrs.iter_mut().filter(|pdr| pdr.pdi.application_id.is_some()) {
+        pdr.far_id = if pdr.id.0 % 2 == 1 { up_far } else { down_far };
+    }
+    let (mut rig, _) = reported_of(request, true);
+    let wall = now();
+    for _ in 0..3 {
+        assert!(up(&mut rig, 4000, &client_hello("video.example")));
+    }
+    // What has no application has no information.
+    let triggers = |found: Vec<(UsageReportTrigger, u32, ApplicationDetection)>| -> Vec<_> {
+        found.into_iter().map(|(trigger, number, _)| (trigger, number)).collect()
+    };
+    assert_eq!(triggers(detected(&mut rig, wall)), [(UsageReportTrigger::START, 0)]);
+    let later = wall + SILENCE + Duration::from_secs(2);
+    assert_eq!(triggers(detected(&mut rig, later)), [(UsageReportTrigger::STOPT, 1)]);
 }
 
 /// Conformance: TS 29.244 8.2.68 | Reduced Application Detection Information (RADI): the application alone
