@@ -169,7 +169,10 @@ impl<S: SessionService> Endpoint<S> {
     pub(super) fn send_held(&mut self, now: Instants, left: &mut usize, out: &mut Vec<Transmit>) {
         for id in self.associations.with_held() {
             for _ in 0..HELD_PER_POLL {
-                let Some(seid) = (*left > 0).then(|| self.next_held(now, id)).flatten() else { break };
+                if *left == 0 {
+                    return;
+                }
+                let Some(seid) = self.next_held(now, id) else { break };
                 let Some(binding) = self.sessions.get_mut(seid) else { continue };
                 if binding.association != id || !std::mem::take(&mut binding.held) {
                     continue;

@@ -26,7 +26,7 @@ use crate::walk::{Group, octets};
 pub(super) const REPORTS_IN_REQUEST_MAX: usize = 32;
 /// The most reports of one poll. Half of the datagrams that the caller hands over between two polls: when more reports are due than can
 /// be made, their answers and as many requests are served between them, and reports come later.
-pub(super) const REPORTS_PER_POLL: usize = 128;
+const REPORTS_PER_POLL: usize = 128;
 /// Of them, those of what could not be told before: what happens now has its turn, too.
 const LATE_REPORTS_PER_POLL: usize = REPORTS_PER_POLL / 2;
 /// How often a report may be redirected before it is given up: SMFs may send it round in circles.

@@ -228,8 +228,7 @@ impl PackedSessions {
     pub(super) fn read(index: SessionIndex, recorded: &[u8]) -> Option<Session> {
         let (seid, octets) = recorded.split_first_chunk()?;
         let seid = Seid(u64::from_le_bytes(*seid));
-        let old =
-            |octets| decoder::take::<OldSessionState>(octets).map(|(old, rest)| (old.into(), rest)).ok();
+        let old = |octets| decoder::take::<OldSessionState>(octets).map(|(old, rest)| (old.0, rest)).ok();
         let behind_counters = |octets| Some(decoder::take::<RecordedCounters>(octets).ok()?.1);
         let (state, rest) = match octets.split_first()? {
             (&FRONT_AHEAD, rest) => decoder::take(behind_counters(rest)?).ok()?,

@@ -163,7 +163,12 @@ impl SessionFront {
 
 /// A session as it lay before reports had a front of their own.
 #[derive(Debug, Deserialize)]
-pub(super) struct OldSessionState {
+pub(super) struct OldSessionState(#[serde(with = "OldLayout")] pub(super) SessionState);
+
+/// Its fields, in their order.
+#[derive(Deserialize)]
+#[serde(remote = "SessionState")]
+struct OldLayout {
     imsi: Option<Imsi>,
     cp_fseid: FSeid,
     rules: RuleSet,
@@ -176,25 +181,4 @@ pub(super) struct OldSessionState {
     instances: Instances,
     stations_look: Option<u64>,
     usage_held: bool,
-}
-
-impl From<OldSessionState> for SessionState {
-    fn from(old: OldSessionState) -> Self {
-        let OldSessionState { imsi, cp_fseid, rules, meters, leases, activity, .. } = old;
-        let OldSessionState { paging, inactivity, watches, instances, stations_look, usage_held, .. } = old;
-        Self {
-            imsi,
-            cp_fseid,
-            rules,
-            meters,
-            leases,
-            activity,
-            paging,
-            inactivity,
-            watches,
-            instances,
-            stations_look,
-            usage_held,
-        }
-    }
 }
