@@ -1,6 +1,7 @@
 //! Files that are deleted, or moved away, under a store in use.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -47,6 +48,18 @@ fn go(path: &Path, is_moved: bool) {
     }
 }
 
+/// Whether a store's lock is there and held. It is there before it is held: who opens the store between takes it.
+fn is_locked(folder: &Folder) -> bool {
+    let Ok(lock) = fs::metadata(folder.0.join("lock")) else {
+        return false;
+    };
+    let of_lock = format!(":{} ", lock.ino());
+    fs::read_to_string("/proc/locks")
+        .unwrap()
+        .lines()
+        .any(|held| held.contains(" FLOCK ") && held.contains(&of_lock))
+}
+
 #[test]
 fn what_is_deleted_is_written_anew() {
     let names = ["", "state.db", "state.db-wal", "mark", "lock", "journal"];
@@ -74,7 +87,8 @@ fn deleted(durability: Durability, name: &str, is_moved: bool) {
     // It goes to a file that has no name any more, unless that was seen already.
     put(&journal, Kind::Session, 7777, b"in it");
     all.insert((Kind::Session, 7777), b"in it".to_vec());
-    let anew = || ["state.db", "mark", "lock"].into_iter().all(|name| folder.0.join(name).exists());
+    let anew =
+        || ["state.db", "mark"].into_iter().all(|name| folder.0.join(name).exists()) && is_locked(&folder);
     turn_until(&mut journal, &why, |journal| {
         anew() && journal.status().segments == 0 && (!is_journal || journal.status().failures > 0)
     });
