@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -226,7 +227,7 @@ impl Connections {
         let (router, admission) = (self.router.clone(), self.admission.clone());
         let serving = connection(arrived, self.protocol, router, admission, busy.clone());
         let abort = self.tasks.spawn(async move {
-            serving.await;
+            giving_way(serving).await;
             number
         });
         self.connected.insert(number, Connected { abort, busy });
@@ -243,6 +244,17 @@ impl Connections {
             self.count.fetch_sub(1, Ordering::Release);
         }
     }
+}
+
+/// Has threads go first that wait for this CPU, each time a connection has its turn: a scheduler may leave them waiting for some
+/// milliseconds, however low the priority of this thread is.
+async fn giving_way<T>(serving: impl Future<Output = T>) -> T {
+    let mut serving = pin!(serving);
+    poll_fn(|context| {
+        std::thread::yield_now();
+        serving.as_mut().poll(context)
+    })
+    .await
 }
 
 /// Serves one connection to its end.

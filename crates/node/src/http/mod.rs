@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use kaido_engine::RateLimit;
 use kaido_metrics::Format;
+use rustix::process::nice;
 use tokio::runtime;
 use tokio::sync::{Semaphore, watch};
 
@@ -55,8 +56,18 @@ use crate::upgrade::Leaving;
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Refusals that are logged in a second.
 const REFUSALS_LOGGED: u32 = 5;
+/// The nice value of threads that serve clients: workers and control loops that need a CPU take it from them.
+const NICENESS: i32 = 10;
 /// Streams at once: of events and captures.
 const STREAMS_MAX: usize = 16;
+
+/// Lowers the priority of the calling thread, which serves clients.
+fn stand_back() {
+    // Linux has it for each thread.
+    if let Err(error) = nice(NICENESS) {
+        tracing::warn!(%error, "clients are served at the priority of packets and of the control plane");
+    }
+}
 
 /// What is served from.
 pub(crate) struct Sources {
@@ -215,6 +226,7 @@ impl Server {
             join_all(each).await;
         };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+            stand_back();
             if is_restricted {
                 sandbox::restrict(ThreadKind::Http);
             }

@@ -30,7 +30,7 @@ use super::answer::refused;
 use super::connections::{self, Listener, Protocol};
 use super::tls::{Tls, TlsFiles};
 use super::tokens::Tokens;
-use super::{Admission, Door, REFUSALS_LOGGED};
+use super::{Admission, Door, REFUSALS_LOGGED, stand_back};
 use crate::api::{Problem, Role};
 
 /// Octets of the body of a refused request that are taken and dropped, and how long that may take.
@@ -141,6 +141,7 @@ impl ServiceSocket {
             connections::serve(listener, Protocol::Http2, router, admission, count).await;
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            stand_back();
             runtime.block_on(serve());
             // A name that is being looked up keeps nobody.
             runtime.shutdown_background();

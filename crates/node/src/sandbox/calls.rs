@@ -206,6 +206,7 @@ const SETTING_UP: &[c_long] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_seccomp,
     libc::SYS_set_mempolicy,
+    libc::SYS_setpriority,
     libc::SYS_setrlimit,
     libc::SYS_signalfd4,
     libc::SYS_socketpair,
