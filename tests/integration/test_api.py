@@ -364,6 +364,14 @@ def test_a_socket_that_could_be_overheard_is_refused(binary: Path, tmp_path: Pat
     assert "tls_certificate" in done.stderr
 
 
+def niceness(node: Node) -> dict[str, int]:
+    """The nice values of a node's threads, by their names."""
+    assert node.process is not None
+    stats = [task.read_text() for task in Path(f"/proc/{node.process.pid}/task").glob("*/stat")]
+    of_threads = (re.fullmatch(r"\d+ \((.*)\) \w (?:-?\d+ ){15}(-?\d+) .*\n", stat) for stat in stats)
+    return {thread[1]: int(thread[2]) for thread in of_threads if thread}
+
+
 #: Connections that say nothing, or only half of what they want.
 IDLE = 2000
 
@@ -375,6 +383,7 @@ def test_clients_that_mean_no_good_are_felt_by_nobody(serving: Node, net: Topolo
     assert serving.process is not None
     resident = Path(f"/proc/{serving.process.pid}/statm")
     before = int(resident.read_text().split()[1])
+    assert niceness(serving)["http"] == 10, "PFCP and packets go before clients"
     wrong = [
         b"GET /v1/../../etc/shadow HTTP/1.1\r\nHost: a\r\n\r\n",
         b"POST /v1/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"

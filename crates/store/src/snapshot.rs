@@ -21,6 +21,9 @@ use crate::segment::Segment;
 
 /// `KAID`, by which `file` and SQLite know whose database it is.
 const APPLICATION_ID: i32 = 0x4b41_4944;
+/// Values that are put in before others may have the CPU, who wait for it: a scheduler may leave the control loop waiting for some
+/// milliseconds, and has this thread wait as long for each time where CPUs are short.
+const AT_ONCE: usize = 64;
 /// Pages of the database's own log before they are moved into it: 16 MiB.
 const CHECKPOINT_PAGES: u32 = 4096;
 /// KiB of pages kept in memory.
@@ -465,7 +468,10 @@ fn apply(
         let mut put = transaction.prepare("INSERT OR REPLACE INTO state VALUES (?1, ?2, ?3, ?4)")?;
         let mut remove = transaction.prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2")?;
         let mut totals: BTreeMap<Kind, Total> = BTreeMap::new();
-        for (&(kind, key), value) in values {
+        for (at, (&(kind, key), value)) in values.iter().enumerate() {
+            if at % AT_ONCE == 0 {
+                std::thread::yield_now();
+            }
             let total = match totals.entry(kind) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => entry.insert(total(&transaction, kind)?),
