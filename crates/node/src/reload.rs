@@ -131,7 +131,7 @@ impl<'f> Reloader<'f> {
             return Ok(Reloaded { taken: !is_question && fields.is_empty(), fields });
         }
         let config = Arc::new(config);
-        let ready = prepare(&config, peers)?;
+        let ready = prepare(&config, peers, is_question)?;
         for refusal in &ready.refusals {
             let mut refused =
                 fields.iter_mut().zip(&patterns).filter(|(_, own)| is_within(own, refusal.path));
@@ -184,11 +184,11 @@ impl Ready {
     }
 }
 
-/// Has the control loops make a configuration ready, whose functions are theirs.
+/// Has the control loops make a configuration ready, whose functions are theirs, and begin it unless it is only a question.
 ///
 /// # Errors
 /// When one does not answer; then none takes it, not even later.
-fn prepare(config: &Arc<Config>, peers: &[FunctionPeer]) -> Result<Ready, String> {
+fn prepare(config: &Arc<Config>, peers: &[FunctionPeer], is_question: bool) -> Result<Ready, String> {
     let deadline = Instant::now() + PATIENCE;
     let mut ready = Ready { refusals: Vec::new(), loops: Vec::new() };
     let mut preparing = Vec::new();
@@ -199,7 +199,13 @@ fn prepare(config: &Arc<Config>, peers: &[FunctionPeer]) -> Result<Ready, String
         let done = peer.questions.begin(move |view| {
             let Some(function) = config.functions.get(at) else { return };
             let function: &dyn ConfiguredFunction = &**function;
-            let (prepared, refusals) = match view.prepare_reload(function) {
+            let made_ready = view.prepare_reload(function).and_then(|mut prepared| {
+                if !is_question {
+                    view.begin_reload(&mut prepared)?;
+                }
+                Ok(prepared)
+            });
+            let (prepared, refusals) = match made_ready {
                 Ok(prepared) => (Some(prepared), Vec::new()),
                 Err(refusals) => (None, refusals),
             };
@@ -317,6 +323,9 @@ mod tests {
         hours: u8,
         refuses: bool,
         prepared: usize,
+        /// It burns as soon as it is lit.
+        breaks: bool,
+        begun: usize,
     }
 
     impl FunctionView for LampView {
@@ -335,6 +344,12 @@ mod tests {
                 return Err(vec![ReloadRefusal { path: "lamp", why: "it burns".to_owned() }]);
             }
             Ok(Box::new(config.lamp.hours))
+        }
+
+        fn begin_reload(&mut self, _: &mut PreparedReload) -> Result<(), Vec<ReloadRefusal>> {
+            self.begun += 1;
+            let why = "its glass breaks".to_owned();
+            if self.breaks { Err(vec![ReloadRefusal { path: "lamp", why }]) } else { Ok(()) }
         }
 
         fn commit_reload(&mut self, prepared: PreparedReload) {
@@ -420,6 +435,7 @@ mod tests {
         let mut node = Node::start("taken");
         let reloaded = node.reload(&with_hours(5), true).unwrap();
         assert_eq!((reloaded.taken, node.hours()), (false, vec![0, 0]));
+        assert_eq!(node.loops[0].1.begun, 0, "it is a question");
         let reloaded = node.reload(&with_hours(5), false).unwrap();
         assert_eq!((refused(&reloaded), reloaded.fields[0].line), (vec![("lamp.hours", None)], Some(3)));
         assert_eq!((reloaded.taken, node.hours()), (true, vec![5, 5]));
@@ -455,6 +471,16 @@ mod tests {
         node.loops[1].1.refuses = false;
         assert!(node.reload(&with_hours(5), false).unwrap().taken);
         assert_eq!(node.hours(), [5, 5]);
+    }
+
+    #[test]
+    fn nothing_changes_where_one_function_cannot_begin() {
+        let mut node = Node::start("begun");
+        node.loops[1].1.breaks = true;
+        assert!(refused(&node.reload(&with_hours(5), true).unwrap()).contains(&("lamp.hours", None)));
+        let reloaded = node.reload(&with_hours(5), false).unwrap();
+        assert_eq!(refused(&reloaded), [("lamp.hours", Some("its glass breaks"))]);
+        assert_eq!((reloaded.taken, node.hours(), node.loops[0].1.begun), (false, vec![0, 0], 1));
     }
 
     #[test]

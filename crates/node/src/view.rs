@@ -85,6 +85,15 @@ pub trait FunctionView {
         Ok(Box::new(()))
     }
 
+    /// Of what was made ready, does what the system may refuse, such as to open sockets; not where it is only asked what would become
+    /// of a file. What is dropped instead of [taken](Self::commit_reload) takes it back.
+    ///
+    /// # Errors
+    /// Fields that cannot be as they are now, and why.
+    fn begin_reload(&mut self, _prepared: &mut PreparedReload) -> Result<(), Vec<ReloadRefusal>> {
+        Ok(())
+    }
+
     /// Takes what was made ready. It cannot fail.
     fn commit_reload(&mut self, _prepared: PreparedReload) {}
 

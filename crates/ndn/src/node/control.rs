@@ -11,7 +11,7 @@ use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
 
 use super::config::NdnConfig;
-use super::management::Management;
+use super::management::{Management, ReadyFile};
 use super::reload::FileEntries;
 use super::tables::Tables;
 use crate::router::Observer;
@@ -47,12 +47,16 @@ impl FunctionView for RouterView<'_> {
         };
         let next = FileEntries::of(config);
         let refusals = self.management.refusals(next.clone());
-        if refusals.is_empty() { Ok(Box::new(next)) } else { Err(refusals) }
+        if refusals.is_empty() { Ok(Box::new(self.management.ready(next))) } else { Err(refusals) }
+    }
+
+    fn begin_reload(&mut self, prepared: &mut PreparedReload) -> Result<(), Vec<ReloadRefusal>> {
+        prepared.downcast_mut().map_or(Ok(()), ReadyFile::make_faces)
     }
 
     fn commit_reload(&mut self, prepared: PreparedReload) {
-        if let Ok(next) = prepared.downcast() {
-            self.management.take(*next);
+        if let Ok(ready) = prepared.downcast::<ReadyFile>() {
+            ready.take();
         }
     }
 

@@ -10,7 +10,7 @@ use kaido_node::function::ReloadRefusal;
 use kaido_wire::ndn::{Name, name_from_uri};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::reload::{FileEntries, InForce};
+use super::reload::{FileEntries, InForce, NewFaces, destroy};
 use crate::client::Connection;
 use crate::host::HostControl;
 use crate::mgmt::{Authority, Manager, Node, Rib, Route, origin};
@@ -26,11 +26,31 @@ type Task = Box<dyn FnOnce(&mut Manager<RouterNode>, &mut InForce) + Send>;
 /// How long is waited for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The way to the thread.
+#[derive(Clone)]
+struct Tasks(SyncSender<Task>);
+
+impl Tasks {
+    /// Has the thread answer a question.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Manager<RouterNode>, &mut InForce) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tell, told) = sync_channel(1);
+        let task: Task = Box::new(move |manager, in_force| {
+            // Who asked may have given up.
+            let _ = tell.try_send(question(manager, in_force));
+        });
+        self.0.try_send(task).ok()?;
+        told.recv_timeout(PATIENCE).ok()
+    }
+}
+
 /// The running thread.
 pub(super) struct Management {
     stop: Arc<AtomicBool>,
     rib: Arc<Mutex<Rib>>,
-    tasks: SyncSender<Task>,
+    tasks: Tasks,
     thread: JoinHandle<()>,
 }
 
@@ -64,9 +84,11 @@ impl Management {
             )?;
         }
         let mut in_force = InForce::default();
-        in_force
-            .take(FileEntries::of(config), &mut manager)
-            .map_err(|faults| miette!("{}", faults.join("\n")))?;
+        let file = FileEntries::of(config);
+        let faces = in_force
+            .make_faces(&file, manager.node_mut())
+            .map_err(|ReloadRefusal { path, why }| miette!("{path}: {why}"))?;
+        in_force.take(file, faces, &mut manager).map_err(|faults| miette!("{}", faults.join("\n")))?;
         let rib = manager.shared_rib().clone();
         let (tasks, asked) = sync_channel::<Task>(1);
         let stop = Arc::new(AtomicBool::new(false));
@@ -86,7 +108,7 @@ impl Management {
         Ok(Self {
             stop,
             rib,
-            tasks,
+            tasks: Tasks(tasks),
             thread: thread.into_diagnostic().wrap_err("cannot start the management thread")?,
         })
     }
@@ -98,34 +120,13 @@ impl Management {
 
     /// Why another file cannot take the place of the one that is in force; nothing where it can.
     pub(super) fn refusals(&self, next: FileEntries) -> Vec<ReloadRefusal> {
-        self.ask(move |manager, in_force| in_force.refusals(&next, manager)).unwrap_or_else(|| {
-            vec![ReloadRefusal { path: "ndn", why: "the management does not answer".to_owned() }]
-        })
+        let asked = self.tasks.ask(move |manager, in_force| in_force.refusals(&next, manager));
+        asked.unwrap_or_else(|| vec![silent()])
     }
 
-    /// Has another file take the place of the one that is in force.
-    pub(super) fn take(&self, next: FileEntries) {
-        match self.ask(move |manager, in_force| in_force.take(next, manager)) {
-            Some(Ok(())) => {}
-            Some(Err(faults)) => {
-                faults.iter().for_each(|fault| tracing::error!(fault, "not all of the file is in force"));
-            }
-            None => tracing::error!("the management has not taken the file in time"),
-        }
-    }
-
-    /// Has the thread answer a question.
-    fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut Manager<RouterNode>, &mut InForce) -> T + Send + 'static,
-    ) -> Option<T> {
-        let (tell, told) = sync_channel(1);
-        let task: Task = Box::new(move |manager, in_force| {
-            // Who asked may have given up.
-            let _ = tell.try_send(question(manager, in_force));
-        });
-        self.tasks.try_send(task).ok()?;
-        told.recv_timeout(PATIENCE).ok()
+    /// A file that may take the place of the one that is in force.
+    pub(super) fn ready(&self, next: FileEntries) -> ReadyFile {
+        ReadyFile { next, made: NewFaces::new(), tasks: self.tasks.clone() }
     }
 
     /// Whether it has ended by itself.
@@ -140,6 +141,52 @@ impl Management {
             tracing::error!("the management thread has panicked");
         }
     }
+}
+
+/// A file that is to take the place of the one in force. Dropped, it takes back what it has made.
+pub(super) struct ReadyFile {
+    next: FileEntries,
+    made: NewFaces,
+    tasks: Tasks,
+}
+
+impl ReadyFile {
+    /// Makes the faces that the file in force has not.
+    ///
+    /// # Errors
+    /// Why one of them cannot be made.
+    pub(super) fn make_faces(&mut self) -> Result<(), Vec<ReloadRefusal>> {
+        let next = self.next.clone();
+        let made = self.tasks.ask(move |manager, in_force| in_force.make_faces(&next, manager.node_mut()));
+        self.made = made.unwrap_or_else(|| Err(silent())).map_err(|refusal| vec![refusal])?;
+        Ok(())
+    }
+
+    /// Has it take the place of the file in force.
+    pub(super) fn take(mut self) {
+        let (next, made) = (std::mem::take(&mut self.next), std::mem::take(&mut self.made));
+        match self.tasks.ask(move |manager, in_force| in_force.take(next, made, manager)) {
+            Some(Ok(())) => {}
+            Some(Err(faults)) => {
+                faults.iter().for_each(|fault| tracing::error!(fault, "not all of the file is in force"));
+            }
+            None => tracing::error!("the management has not taken the file in time"),
+        }
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        let made = std::mem::take(&mut self.made);
+        if !made.is_empty() && self.tasks.ask(move |manager, _| destroy(&made, manager.node_mut())).is_none()
+        {
+            tracing::error!("faces of a file that was refused stay");
+        }
+    }
+}
+
+fn silent() -> ReloadRefusal {
+    ReloadRefusal { path: "ndn", why: "the management does not answer".to_owned() }
 }
 
 /// Registers a route of our own.

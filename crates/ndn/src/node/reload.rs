@@ -58,6 +58,9 @@ impl FileEntries {
     }
 }
 
+/// Faces that were made for a file, by their far ends.
+pub(super) type NewFaces = Vec<(String, FaceId)>;
+
 /// What of the file is in force.
 #[derive(Debug, Default)]
 pub(super) struct InForce {
@@ -113,27 +116,41 @@ impl InForce {
         manager.node().faces().get(id).filter(|face| face.remote() == remote).map(|face| face.id())
     }
 
-    /// Has another file take the place of this one: what leads to packets first, so that none is without a way that has one in both.
+    /// Makes the faces that another file has and this one has not, all or none.
+    ///
+    /// # Errors
+    /// Why one of them cannot be made.
+    pub(super) fn make_faces(
+        &self,
+        next: &FileEntries,
+        node: &mut impl Node,
+    ) -> Result<NewFaces, ReloadRefusal> {
+        let mut made = NewFaces::new();
+        for wish in next.faces.iter().filter(|wish| self.entries.face(&wish.remote).is_none()) {
+            match node.create_face(wish) {
+                Ok(face) => made.push((wish.remote.to_string(), face.id())),
+                Err(error) => {
+                    destroy(&made, node);
+                    return Err(ReloadRefusal { path: "ndn.face", why: format!("{}: {error}", wish.remote) });
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Has another file take the place of this one, whose new faces are made: what leads to packets first, so that none is without a
+    /// way that has one in both.
     ///
     /// # Errors
     /// What could not be made, as one of several. The rest is.
     pub(super) fn take<N: Node>(
         &mut self,
         next: FileEntries,
+        faces: NewFaces,
         manager: &mut Manager<N>,
     ) -> Result<(), Vec<String>> {
         let mut faults = Vec::new();
-        for wish in &next.faces {
-            let remote = wish.remote.to_string();
-            if self.entries.face(&wish.remote).is_none() {
-                match manager.node_mut().create_face(wish) {
-                    Ok(made) => {
-                        self.faces.insert(remote, made.id());
-                    }
-                    Err(error) => faults.push(format!("ndn.face: {remote}: {error}")),
-                }
-            }
-        }
+        self.faces.extend(faces);
         for (prefix, choice) in &next.strategies {
             if self.entries.strategies.get(prefix) != Some(choice)
                 && let Err(why) = set_strategy(manager.node_mut(), prefix, *choice)
@@ -190,8 +207,129 @@ impl InForce {
     }
 }
 
+/// Takes new faces away again.
+pub(super) fn destroy(faces: &NewFaces, node: &mut impl Node) {
+    faces.iter().for_each(|&(_, face)| node.destroy_face(face));
+}
+
 fn set_strategy(node: &mut impl Node, prefix: &[u8], choice: StrategyChoice) -> Result<(), String> {
     let name = name_from_uri(&format!("/localhost/nfd/strategy/{choice}"));
     let name = name.map_err(|error| error.to_string())?;
     node.set_strategy(prefix, &name).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Instant, SystemTime};
+
+    use kaido_ndn_tables::Fib;
+
+    use super::*;
+    use crate::face::{Face, FaceSettings, Faces, LinkType, Scope, Transport};
+    use crate::mgmt::{CreateError, CsInfo, CsUpdate, ErasureResult, Sharing, Totals};
+
+    /// A node that makes faces, of one kind.
+    struct FaceMaker(Faces);
+
+    impl Node for FaceMaker {
+        fn faces(&self) -> &Faces {
+            &self.0
+        }
+
+        fn create_face(&mut self, wish: &FaceRequest) -> Result<Arc<Face>, CreateError> {
+            if !matches!(wish.remote, FaceUri::Udp(_)) {
+                return Err(CreateError::Failed("the port has too much to do".to_owned()));
+            }
+            let settings = FaceSettings {
+                remote: wish.remote.clone(),
+                local: FaceUri::Internal,
+                scope: Scope::NonLocal,
+                persistency: wish.persistency,
+                link_type: LinkType::PointToPoint,
+                mtu: 1500,
+                flags: 0,
+                transport: Transport::Internal,
+            };
+            self.0.create(settings).map_err(|_| CreateError::Full)
+        }
+
+        fn destroy_face(&mut self, id: FaceId) {
+            self.0.destroy(id);
+        }
+
+        fn fib(&self) -> &Fib {
+            unreachable!("nobody asks")
+        }
+
+        fn channels(&self) -> Vec<FaceUri> {
+            unreachable!("nobody asks")
+        }
+
+        fn strategies(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+            unreachable!("nobody asks")
+        }
+
+        fn set_strategy(&mut self, _: &[u8], _: &[u8]) -> Result<Vec<u8>, String> {
+            unreachable!("nobody asks")
+        }
+
+        fn unset_strategy(&mut self, _: &[u8]) {}
+
+        fn cs(&self) -> CsInfo {
+            unreachable!("nobody asks")
+        }
+
+        fn configure_cs(&mut self, _: &CsUpdate) {}
+
+        fn erase_cs(&mut self, _: &[u8], _: Option<u64>, _: u64) -> ErasureResult {
+            unreachable!("nobody asks")
+        }
+
+        fn tick(&mut self, _: Instant) {}
+
+        fn totals(&self) -> Totals {
+            unreachable!("nobody asks")
+        }
+
+        fn sharing(&self) -> Sharing {
+            unreachable!("nobody asks")
+        }
+
+        fn began(&self) -> SystemTime {
+            unreachable!("nobody asks")
+        }
+    }
+
+    fn file(remotes: &[&str]) -> FileEntries {
+        let faces = remotes.iter().map(|remote| FaceRequest {
+            remote: remote.parse().unwrap(),
+            local: None,
+            persistency: Persistency::Permanent,
+            mtu: None,
+            flags: 0,
+        });
+        FileEntries { faces: faces.collect(), ..FileEntries::default() }
+    }
+
+    #[test]
+    fn where_one_face_cannot_be_made_none_is() {
+        let mut node = FaceMaker(Faces::new(8));
+        let before = file(&["udp4://192.0.2.1:6363"]);
+        let made = InForce::default().make_faces(&before, &mut node).unwrap();
+        let in_force = InForce { entries: before, faces: made.into_iter().collect() };
+        let all = ["udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363", "tcp4://192.0.2.3:6363"];
+        let refused = in_force.make_faces(&file(&all), &mut node).unwrap_err();
+        assert_eq!(
+            (refused.path, refused.why.as_str()),
+            ("ndn.face", "tcp4://192.0.2.3:6363: the port has too much to do")
+        );
+        let there: Vec<_> = node.0.all().iter().map(|face| face.remote().to_string()).collect();
+        assert_eq!(there, [all[0]]);
+        // Without it both are, and only the new one is made.
+        let made = in_force.make_faces(&file(&all[..2]), &mut node).unwrap();
+        assert_eq!(made.iter().map(|(remote, _)| remote.as_str()).collect::<Vec<_>>(), [all[1]]);
+        destroy(&made, &mut node);
+        assert_eq!(node.0.len(), 1);
+    }
 }
