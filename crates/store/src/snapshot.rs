@@ -24,8 +24,10 @@ const APPLICATION_ID: i32 = 0x4b41_4944;
 /// Values that are put in before others may have the CPU, who wait for it: a scheduler may leave the control loop waiting for some
 /// milliseconds, and has this thread wait as long for each time where CPUs are short.
 const AT_ONCE: usize = 64;
-/// Pages of the database's own log before they are moved into it: 16 MiB.
-const CHECKPOINT_PAGES: u32 = 4096;
+/// Values in one transaction, and pages of the database's own log (4 MiB) before they are moved into it: what is brought to the disk
+/// at once is waited for by the journal, and so by answers.
+const TRANSACTION_MAX: usize = 1024;
+const CHECKPOINT_PAGES: u32 = 1024;
 /// KiB of pages kept in memory.
 const CACHE_KIB: i32 = 16 << 10;
 
@@ -44,6 +46,9 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
     CREATE TABLE total (kind INTEGER PRIMARY KEY, entries INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
 ";
+
+/// What a number of a kind has from now on: nothing where it is removed.
+type Value<'a> = ((Kind, u64), Option<&'a [u8]>);
 
 /// Whose snapshot it is, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,20 +290,30 @@ impl Snapshot {
             last = batch.number;
         }
         if last > folded {
-            self.apply(&last_values, last)?;
+            self.apply(last_values, last)?;
         }
         Ok(last)
     }
 
-    /// Puts values in the place of those that are there.
+    /// Puts values in the place of those that are there, some at a time. Where that ends early, it has values that are younger than it
+    /// says: those that it lacks, and these once more, are in the journal until all are there.
     pub(crate) fn apply(
         &mut self,
-        values: &BTreeMap<(Kind, u64), Option<&[u8]>>,
+        values: BTreeMap<(Kind, u64), Option<&[u8]>>,
         folded: u64,
     ) -> Result<(), StoreError> {
-        let identity = Identity { folded, ..self.identity()? };
-        let applied = apply(&self.connection, values, identity);
-        applied.map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
+        let before = self.identity()?;
+        let mut values = values.into_iter().peekable();
+        loop {
+            let some: Vec<_> = values.by_ref().take(TRANSACTION_MAX).collect();
+            let are_all = values.peek().is_none();
+            let identity = if are_all { Identity { folded, ..before } } else { before };
+            let applied = apply(&self.connection, &some, identity);
+            applied.map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })?;
+            if are_all {
+                return Ok(());
+            }
+        }
     }
 
     /// Hands every row of a kind with some numbers to `each`, in the order of their numbers; what they add up to, which
@@ -457,18 +472,14 @@ fn total(connection: &Connection, kind: Kind) -> rusqlite::Result<Total> {
     connection.query_row(query, [kind as i64], read).optional().map(Option::unwrap_or_default)
 }
 
-fn apply(
-    connection: &Connection,
-    values: &BTreeMap<(Kind, u64), Option<&[u8]>>,
-    identity: Identity,
-) -> rusqlite::Result<()> {
+fn apply(connection: &Connection, values: &[Value<'_>], identity: Identity) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     {
         let mut before = transaction.prepare("SELECT sum FROM state WHERE kind = ?1 AND key = ?2")?;
         let mut put = transaction.prepare("INSERT OR REPLACE INTO state VALUES (?1, ?2, ?3, ?4)")?;
         let mut remove = transaction.prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2")?;
         let mut totals: BTreeMap<Kind, Total> = BTreeMap::new();
-        for (at, (&(kind, key), value)) in values.iter().enumerate() {
+        for (at, &((kind, key), value)) in values.iter().enumerate() {
             if at % AT_ONCE == 0 {
                 std::thread::yield_now();
             }
@@ -502,4 +513,79 @@ fn apply(
 
 fn sum_of(before: &mut Statement<'_>, kind: Kind, key: u64) -> rusqlite::Result<Option<i64>> {
     before.query_row(params![kind as i64, key.cast_signed()], |row| row.get(0)).optional()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::place::SNAPSHOT;
+    use crate::segment::path_of;
+    use crate::{Journal, StoreConfig, StoreError, open};
+
+    /// Opens a store, says what is in it, and waits until all is folded.
+    fn begin(folder: &Path) -> (Journal, BTreeMap<u64, Vec<u8>>) {
+        let config = StoreConfig { folder: folder.to_owned(), durability: Durability::Process, boot: 1 };
+        let (mut journal, recovery) = open(config).unwrap();
+        let mut found = BTreeMap::new();
+        let read = recovery.read(Kind::Session, |key, value| {
+            found.insert(key, value.to_vec());
+            Ok::<_, StoreError>(())
+        });
+        read.unwrap();
+        recovery.start(&mut journal, || {}).unwrap();
+        while journal.status().segments > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        (journal, found)
+    }
+
+    #[test]
+    fn what_is_folded_in_part_when_the_process_ends_is_folded_again() {
+        let folder = std::env::temp_dir().join(format!("kaido-store-part-{}", std::process::id()));
+        let count = 3 * TRANSACTION_MAX as u64;
+        let mut all = BTreeMap::new();
+        {
+            let (mut journal, _) = begin(&folder);
+            for key in 0..count {
+                journal.recorder().put(Kind::Session, key, |value| value.extend(b"first"));
+            }
+            journal.flush().unwrap();
+        }
+        let (mut journal, _) = begin(&folder);
+        for key in 0..2 * count {
+            if key % 3 == 0 {
+                journal.recorder().remove(Kind::Session, key);
+            } else {
+                journal.recorder().put(Kind::Session, key, |value| value.extend(b"second"));
+                all.insert(key, b"second".to_vec());
+            }
+        }
+        journal.flush().unwrap();
+        drop(journal);
+        {
+            let mut snapshot = Snapshot::open(&folder.join(SNAPSHOT), Durability::Process).unwrap();
+            let before = snapshot.identity().unwrap();
+            let segment = Segment::read(&path_of(&folder, 2), 2, Some(before.store)).unwrap();
+            // It ends at a value of the last transaction but one.
+            let fails = format!(
+                "CREATE TEMP TRIGGER fails BEFORE INSERT ON state WHEN NEW.key = {}
+                 BEGIN SELECT RAISE(ABORT, 'no room'); END",
+                2 * count - TRANSACTION_MAX as u64 - 1
+            );
+            snapshot.connection.execute_batch(&fails).unwrap();
+            snapshot.fold(&segment).unwrap_err();
+            assert_eq!(snapshot.identity().unwrap(), before);
+            let of_second = "SELECT count(*) FROM state WHERE value = CAST('second' AS BLOB)";
+            let some: i64 = snapshot.connection.query_row(of_second, [], |row| row.get(0)).unwrap();
+            let some = usize::try_from(some).unwrap();
+            assert!(some > 0 && some < all.len(), "{some} of {}", all.len());
+        }
+        for _ in 0..2 {
+            let (_journal, found) = begin(&folder);
+            assert!(found == all, "{} of {}", found.len(), all.len());
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

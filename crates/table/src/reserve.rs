@@ -9,10 +9,13 @@ use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use crate::region::{Pages, RegionError};
+use crate::region::{MIB2, Pages, RegionError};
 
-/// How far memory runs ahead of use, unless pages of 1 GiB are to be had.
+/// How far memory runs ahead of use, unless pages of 1 GiB are to be had. Each step in reserved pages stays a mapping by itself, of
+/// which a process has 65 530.
 const STEP: usize = 8 << 20;
+/// The same of memory of a file: one large page, which takes 2.5 ms, as who puts a key in waits for it.
+const STEP_OF_FILE: usize = MIB2;
 
 /// Reserved address space, zeroed where it was committed.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Reserve {
     pub(crate) fn shorten(&self, bytes: usize) -> std::io::Result<()> {
         let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &self.file else { return Ok(()) };
-        let kept = bytes.next_multiple_of(STEP).min(committed.bytes);
+        let kept = bytes.next_multiple_of(STEP_OF_FILE).min(committed.bytes);
         file.set_len(bytes as u64)?;
         file.set_len(kept as u64)?;
         committed.bytes = kept;
@@ -135,7 +138,7 @@ mod map {
         mremap_fixed, munmap,
     };
 
-    use super::{Pages, STEP};
+    use super::{Pages, STEP, STEP_OF_FILE};
     use crate::region::{GIB, MIB2};
 
     pub(super) type Mapping = (NonNull<u8>, usize);
@@ -187,7 +190,7 @@ mod map {
         at: NonNull<u8>,
         left: usize,
     ) -> Option<(usize, Pages)> {
-        let step = left.min(STEP);
+        let step = left.min(STEP_OF_FILE);
         // All of it at once: a page that a full file system does not have would be a signal when it is touched.
         rustix::fs::fallocate(file, FallocateFlags::empty(), offset as u64, step as u64).ok()?;
         let flags = MapFlags::SHARED | MapFlags::FIXED;

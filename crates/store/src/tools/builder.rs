@@ -84,9 +84,8 @@ impl Builder {
 
     fn apply(&mut self) -> Result<(), StoreError> {
         let changes = self.changes.iter();
-        let values: BTreeMap<_, _> =
-            changes.map(|(kind, key, value)| ((*kind, *key), value.as_deref())).collect();
-        self.snapshot.apply(&values, self.last_batch)?;
+        let values = changes.map(|(kind, key, value)| ((*kind, *key), value.as_deref())).collect();
+        self.snapshot.apply(values, self.last_batch)?;
         self.changes.clear();
         self.octets = 0;
         Ok(())

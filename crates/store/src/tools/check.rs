@@ -142,7 +142,7 @@ mod tests {
     fn put(snapshot: &mut Snapshot, keys: std::ops::Range<u64>, batch: u64) {
         let value = [7; 200];
         let values = keys.map(|key| ((Kind::Session, key), Some(&value[..]))).collect();
-        snapshot.apply(&values, batch).unwrap();
+        snapshot.apply(values, batch).unwrap();
     }
 
     #[test]
