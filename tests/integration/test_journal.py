@@ -78,7 +78,8 @@ def test_entries_have_level_and_fields(binary: Path, net: Topology, tmp_path: Pa
     assert node.stop() == 0
     assert node.log.read_text() == ""
     entries = journal.read()
-    (runs,) = [entry for entry in entries if entry["MESSAGE"] == "the user plane runs"]
+    (runs,) = [entry for entry in entries if entry["MESSAGE"].startswith("the user plane runs ")]
+    assert 'node_id="10.100.4.1"' in runs["MESSAGE"], "journalctl shows nothing else"
     assert (runs["PRIORITY"], runs["SYSLOG_IDENTIFIER"]) == (INFO, "kaido")
     assert (runs["KAIDO_PORTS"], runs["KAIDO_NODE_ID"]) == ("2", "10.100.4.1")
     warned = [entry["MESSAGE"] for entry in entries if entry["PRIORITY"] == WARNING]

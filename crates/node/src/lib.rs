@@ -30,6 +30,7 @@ pub mod http;
 pub mod init;
 mod init_command;
 mod interfaces;
+mod journal;
 mod link_monitor;
 pub mod listing;
 mod lock;

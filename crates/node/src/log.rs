@@ -3,12 +3,12 @@
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use crate::config::{Base, LogFormat};
+use crate::journal::Journal;
 
 /// Starts the log, as the configuration says.
 pub(crate) fn start_log(base: &Base) {
@@ -30,23 +30,13 @@ pub(crate) fn start_log(base: &Base) {
     }
 }
 
-/// The journal of systemd, where stderr leads there: events with their level and fields. `None` elsewhere.
-fn journal() -> Option<tracing_journald::Layer> {
+/// The journal of systemd, where stderr leads there. `None` elsewhere.
+fn journal() -> Option<Journal> {
     let stream = std::env::var("JOURNAL_STREAM").ok()?;
     let stderr = rustix::fs::fstat(std::io::stderr()).ok()?;
     // A program whose stderr was sent elsewhere has the variable too (systemd.exec(5)).
     (stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)).then_some(())?;
-    let journal = tracing_journald::layer().ok()?;
-    // As syslog has them: what is of interest to nobody but its author is debug.
-    let levels = PriorityMappings {
-        error: Priority::Error,
-        warn: Priority::Warning,
-        info: Priority::Informational,
-        debug: Priority::Debug,
-        trace: Priority::Debug,
-    };
-    let journal = journal.with_priority_mappings(levels);
-    Some(journal.with_field_prefix(Some("KAIDO".to_owned())).with_syslog_identifier("kaido".to_owned()))
+    Journal::open().ok()
 }
 
 /// Has what is logged be another from then on; whether it is.
