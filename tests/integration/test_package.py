@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,55 +82,6 @@ def test_lintian_finds_no_error(deb: Path) -> None:
     """Debian's own check."""
     found = run("lintian", "--fail-on", "error", "--allow-root", str(deb), check=False, timeout=300)
     assert found.returncode == 0, found.stdout + found.stderr
-
-
-@makes_package
-@pytest.mark.needs("root", "dpkg-deb", "mmdebstrap", "unshare", "chroot")
-def test_it_installs_on_a_bare_debian_and_goes_without_a_trace(
-    deb: Path, small: Path, tmp_path: Path
-) -> None:
-    """Install, first configuration, another version, removal, purge: and no file of ours is left."""
-    newer = package(small, "0.1.0~test2")
-    root = tmp_path / "root"
-    run("mmdebstrap", "--quiet", "--variant=apt", "bookworm", str(root), timeout=400)
-    for file in (deb, newer):
-        shutil.copy(file, root / "tmp" / file.name)
-
-    def inside(script: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = ("unshare", "--mount", "--pid", "--fork", "chroot", str(root), "sh", "-ec", script)
-        return run(*command, check=check, timeout=300)
-
-    def files() -> set[str]:
-        where = (root / folder for folder in ("etc", "lib/systemd", "opt", "run", "usr", "var"))
-        found = {str(path.relative_to(root)) for folder in where for path in folder.rglob("*")}
-        quiet = re.compile(
-            r"^run/adduser|^var/(cache|log|lib/(apt|dpkg|systemd/deb-systemd-helper))|^usr/share/doc|-$|\.bak$"
-        )
-        return {name for name in found if not quiet.search(name)}
-
-    install = "DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends"
-    inside("apt-get update --quiet && apt-get install --yes --quiet adduser libelf1 zlib1g")
-    before = files()
-    inside(f"{install} /tmp/{deb.name}")
-    assert "kaido 0.1.0" in inside("kaido --version").stdout
-    assert "kaido:" in inside("getent passwd kaido").stdout
-    inside("mount -t proc none /proc; kaido init gre --tunnels lo --hosts lo --defaults", check=False)
-    written = inside("kaido init ndn --next-hop 192.0.2.1 --defaults && kaido check -c /etc/kaido/kaido.toml")
-    assert "written and good" in written.stdout
-    assert (root / "etc/systemd/system/multi-user.target.wants/kaido.service").is_symlink()
-    edited = root / "etc" / "kaido" / "kaido.toml"
-    edited.write_text(edited.read_text() + "# mine\n")
-    inside(f"{install} /tmp/{newer.name}")
-    assert "~test2" in inside("dpkg-query --show kaido").stdout
-    assert edited.read_text().endswith("# mine\n")
-    (root / "var/lib/kaido").mkdir(parents=True, exist_ok=True)
-    (root / "var/lib/kaido/journal").write_text("")
-    inside("apt-get remove --yes --quiet kaido")
-    assert edited.exists(), "what an operator wrote stays"
-    assert not (root / "usr/bin/kaido").exists()
-    inside("apt-get purge --yes --quiet kaido")
-    assert files() - before == set()
-    assert inside("getent passwd kaido", check=False).returncode != 0
 
 
 @pytest.mark.needs("systemd-analyze")

@@ -14,9 +14,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use kaido_node::config::ConfigFault;
 use kaido_node::function::NetworkFunction;
 use kaido_node::{cli, signals};
 use miette::IntoDiagnostic;
+
+/// How `kaido run` ends where its file is not good, `EX_CONFIG` of sysexits.h: a service manager need not start it again before somebody
+/// has mended that.
+const BAD_FILE: u8 = 78;
 
 /// The network functions. A further one is a crate and a line here. The first is that of a file that does not name its own.
 const FUNCTIONS: &[&dyn NetworkFunction] = &[
@@ -75,7 +80,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(report) => {
             eprintln!("{report:?}");
-            ExitCode::FAILURE
+            let is_file = matches.subcommand_name() == Some("run") && report.is::<ConfigFault>();
+            if is_file { ExitCode::from(BAD_FILE) } else { ExitCode::FAILURE }
         }
     }
 }

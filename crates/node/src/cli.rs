@@ -1,16 +1,18 @@
 //! The commands that every binary of functions has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use miette::{IntoDiagnostic, Report, miette};
 
-use crate::config::DEFAULT_SOCKET;
+use crate::accounts;
+use crate::config::{ConfigFault, DEFAULT_SOCKET};
 use crate::file::{self, Config};
 use crate::function::NetworkFunction;
 use crate::http;
 use crate::init_command;
 use crate::metrics;
+use crate::prepare::prepare;
 use crate::reload::Reloader;
 use crate::show::{self, ControlTarget, Watch};
 use crate::token_command::{self, TokenArgs};
@@ -29,6 +31,16 @@ enum NodeCommand {
         /// The configuration file.
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
+    },
+    /// Make what a configuration asks for and only root can make, for a node that runs as another user: folders, and a BPF file
+    /// system for `store.restart = "hitless"`. The service of the package does so before each start.
+    Prepare {
+        /// The configuration file.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+        /// Who the node runs as.
+        #[arg(long, value_name = "NAME", default_value = "kaido")]
+        user: String,
     },
     /// Show what a running node is and does.
     Status {
@@ -151,6 +163,10 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
                 println!("{}: good: {}", config.display(), read.summary());
                 Ok(())
             }
+            NodeCommand::Prepare { config, user } => {
+                let read = Config::read(&config, functions).map_err(|fault| not_prepared(&config, &fault))?;
+                prepare(&read, accounts::user("--user", &user)?)
+            }
             NodeCommand::Status { at, watch } => watch.run(|| show::status(&at.socket, at.json, functions)),
             NodeCommand::Drops { at, watch } => watch.run(|| show::drops(&at.socket, at.json)),
             NodeCommand::Routes { at, of, watch } => watch.run(|| show::routes(&at.socket, at.json, &of)),
@@ -177,6 +193,12 @@ pub fn execute(matches: &ArgMatches, functions: &[&dyn NetworkFunction]) -> Opti
             }
         }
     })
+}
+
+/// Why nothing is prepared, in a line: `kaido run` follows, and says all that is wrong.
+fn not_prepared(config: &Path, fault: &ConfigFault) -> Report {
+    let help = format!("`kaido check -c {}` says all that is wrong", config.display());
+    miette!(help = help, "nothing is prepared: {fault}")
 }
 
 /// `kaido show NAME`.

@@ -34,6 +34,7 @@ use crate::api::{Route, Status};
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
 use crate::init::FirstConfig;
 use crate::listing::Listing;
+use crate::prepare::RootFolder;
 use crate::show::target::ControlTarget;
 pub use crate::view::{
     Answer, CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, Part, PreparedReload,
@@ -161,6 +162,11 @@ pub trait ConfiguredFunction: Any + Send + Sync {
     /// whether AF_XDP would copy its packets; none where that is not known.
     fn advise_datapath(&self, _copies: &[Option<bool>], _frames: u64) -> Option<DatapathAdvice> {
         None
+    }
+
+    /// Folders that only root can make, where the node is another user's: `kaido prepare` makes them.
+    fn root_folders(&self) -> Vec<RootFolder> {
+        Vec::new()
     }
 
     /// Runs until the node is to stop.

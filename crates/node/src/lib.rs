@@ -10,6 +10,7 @@
 //! its list, and nothing else names it: see `docs/adding-a-function.md`.
 #![deny(unsafe_code)]
 
+pub mod accounts;
 pub mod api;
 mod binder;
 pub mod board;
@@ -25,7 +26,6 @@ pub mod file;
 pub mod frames;
 pub mod function;
 mod given;
-pub mod group;
 pub mod http;
 pub mod init;
 mod init_command;
@@ -38,6 +38,7 @@ mod log;
 pub mod metrics;
 pub mod port_trace;
 pub mod ports;
+pub mod prepare;
 mod questions;
 mod queues;
 mod reload;

@@ -19,6 +19,7 @@ use kaido_metrics::Format;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::accounts;
 use crate::api::{Asked, Reply};
 use crate::board::Health;
 use crate::config::{ControlConfig, DEFAULT_SOCKET, SocketAddress};
@@ -26,7 +27,6 @@ use crate::control::{self, Control, FunctionPeer};
 use crate::file::Config;
 use crate::function::{ConfiguredFunction, FunctionContext, Running};
 use crate::given::GivenSockets;
-use crate::group;
 use crate::http::{
     ApiSocket, Asking, ControlSocket, Door, Pending, Server, Sources, TcpSockets, asking, openapi,
 };
@@ -357,7 +357,7 @@ impl Http {
 /// The control socket: that of the node before, or a new one.
 fn listen(control: &ControlConfig, takeover: &Takeover) -> miette::Result<ControlSocket> {
     let path = &*control.socket;
-    let group = control.group.as_deref().map(|name| group::number("control.group", name)).transpose()?;
+    let group = control.group.as_deref().map(|name| accounts::group("control.group", name)).transpose()?;
     let waiting = takeover.descriptor(&control_name(path))?;
     make_default_folder(path);
     let opened = match waiting {

@@ -51,6 +51,7 @@ use kaido_node::function::{
 };
 use kaido_node::init::FirstConfig;
 use kaido_node::listing::Listing;
+use kaido_node::prepare::{RootFolder, RootFolderKind};
 use kaido_node::show::{ControlTarget, Watch};
 use kaido_node::{Stage, StartFault};
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId};
@@ -239,6 +240,15 @@ impl ConfiguredFunction for UpfConfig {
         Some(DatapathAdvice { is_kernel, reason, no_room: datapath::no_room_for_tables(self, frames) })
     }
 
+    fn root_folders(&self) -> Vec<RootFolder> {
+        let pins = RootFolder {
+            field: "store.pins",
+            path: self.store.pins.get_ref().clone(),
+            kind: RootFolderKind::Bpf,
+        };
+        if self.store.is_hitless() { vec![pins] } else { Vec::new() }
+    }
+
     fn run(&self, context: FunctionContext) -> miette::Result<()> {
         run(self, context)
     }
@@ -262,7 +272,9 @@ enum UpfStartFault {
     },
     /// What is to outlive the process cannot be pinned.
     #[error("store.pins: {fault}")]
-    #[diagnostic(help("restart = \"cold\" in [store] does without it"))]
+    #[diagnostic(help(
+        "`kaido prepare -c FILE`, as root, mounts a BPF file system there for the node's user; restart = \"cold\" in [store] does without"
+    ))]
     Pins {
         /// What went wrong.
         fault: String,

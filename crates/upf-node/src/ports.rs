@@ -30,7 +30,7 @@ use super::left::{self, LeftBehind};
 use super::n4_tunnels::N4Tunnels;
 use super::offload::{Exit, KernelCounts, OffloadContext, XdpOffload};
 use super::store::NodeStore;
-use crate::config::{RestartConfig, Role, UpfConfig, UpfPort};
+use crate::config::{Role, UpfConfig, UpfPort};
 
 /// Where control planes, scrapers and operators speak to the node. Where one listens on every address, those of ports are known anyway.
 fn control_addresses(config: &UpfConfig) -> impl Iterator<Item = IpAddr> + '_ {
@@ -350,7 +350,7 @@ impl Ports {
     pub(super) fn pin_tables(&self, config: &UpfConfig, store: &NodeStore) -> Result<Pins, UpfStartFault> {
         let fault = |error: kaido_xdp::Error| UpfStartFault::Pins { fault: error.to_string() };
         let path = store.number().map(|number| left::folder_of(config.store.pins.get_ref(), number));
-        let stays = self.kernel.is_some() && *config.store.restart.get_ref() == RestartConfig::Hitless;
+        let stays = self.kernel.is_some() && config.store.is_hitless();
         let folder = path.as_deref().filter(|_| stays).map(PinFolder::make).transpose().map_err(fault)?;
         if let Some((folder, (offload, _))) = folder.as_ref().zip(self.kernel.as_ref()) {
             offload.with(|offload| offload.pin(folder)).map_err(fault)?;

@@ -108,7 +108,7 @@ pub enum Error {
         source: libbpf_rs::Error,
     },
     /// A folder of pins lies elsewhere.
-    #[error("{} is not on a BPF file system: `mount -t bpf bpf /sys/fs/bpf`", path.display())]
+    #[error("{} is not on a BPF file system", path.display())]
     NotBpfFs {
         /// The folder.
         path: PathBuf,

@@ -17,6 +17,7 @@ mod tables;
 mod tier;
 mod workers;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,14 +25,15 @@ use clap::{FromArgMatches, Subcommand};
 use kaido_engine::PortId;
 use kaido_metrics::Family;
 use kaido_ndn_tables::{NameHash, PitSettings};
+use kaido_node::accounts;
 use kaido_node::api::Route;
 use kaido_node::board::{Heartbeat, PortView};
 use kaido_node::config::{Base, FilePart, Findings, FunctionSchema, Spanned};
 use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction, Running};
-use kaido_node::group;
 use kaido_node::init::FirstConfig;
 use kaido_node::listing::Listing;
 use kaido_node::port_trace::PortTraces;
+use kaido_node::prepare::{RootFolder, RootFolderKind};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::{DATAPATH, RouterView};
@@ -122,6 +124,16 @@ impl ConfiguredFunction for NdnConfig {
     fn has_long_packets(&self) -> bool {
         // Longer than any link's, and their names want to be in one piece.
         true
+    }
+
+    fn root_folders(&self) -> Vec<RootFolder> {
+        let path = self.ndn.listen.unix.parent().filter(|path| !path.as_os_str().is_empty());
+        let folder = |path: &Path| RootFolder {
+            field: "ndn.listen.unix",
+            path: path.to_owned(),
+            kind: RootFolderKind::Plain,
+        };
+        path.map(folder).into_iter().collect()
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {
@@ -243,7 +255,7 @@ fn faces(config: &NdnConfig) -> Faces {
 
 /// Who may connect to the socket of applications.
 fn unix_access(listen: &ListenConfig) -> miette::Result<UnixAccess> {
-    let group = listen.unix_group.as_deref().map(|name| group::number("ndn.listen.unix_group", name));
+    let group = listen.unix_group.as_deref().map(|name| accounts::group("ndn.listen.unix_group", name));
     Ok(UnixAccess { mode: listen.unix_mode.0, group: group.transpose()? })
 }
 
@@ -260,9 +272,14 @@ fn open_host(config: &NdnConfig, at: usize, faces: &Faces) -> miette::Result<(Ho
         idle: Duration::from_secs((*listen.idle_s.get_ref()).into()),
         queue_octets_max: *listen.queue_kib.get_ref() as usize * 1024,
     };
-    if let Some(parent) = settings.unix.as_deref().and_then(std::path::Path::parent) {
-        std::fs::create_dir_all(parent)
-            .map_err(|error| miette!("ndn.listen.unix: cannot make {}: {error}", parent.display()))?;
+    if let Some(parent) = settings.unix.as_deref().and_then(Path::parent) {
+        std::fs::create_dir_all(parent).map_err(|error| {
+            miette!(
+                help = "`kaido prepare -c FILE`, as root, makes it for the node's user",
+                "ndn.listen.unix: cannot make {}: {error}",
+                parent.display()
+            )
+        })?;
     }
     HostPort::open(settings, faces).map_err(|error| {
         miette!(

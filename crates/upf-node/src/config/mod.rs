@@ -38,7 +38,7 @@ pub(crate) use self::event_exposure::EventExposureConfig;
 pub(crate) use self::node::{SteerBy, UpfNode};
 pub(crate) use self::otlp::OtlpConfig;
 pub(crate) use self::port::{Role, UpfPort};
-pub(crate) use self::store::{DurabilityConfig, RestartConfig, StoreConfig};
+pub(crate) use self::store::{DurabilityConfig, StoreConfig};
 
 /// What the files of a user plane have.
 pub(crate) const SCHEMA: FunctionSchema = FunctionSchema {

@@ -22,7 +22,8 @@ pub(crate) struct StoreConfig {
     /// `cold`: programs are taken off the interfaces when the process ends, however it ends. `hitless`: those of the kernel's datapath
     /// stay, and go on to forward with the rules that they have, until the next start takes them over; only `SIGINT` takes them off.
     pub(crate) restart: Spanned<RestartConfig>,
-    /// Where what is to stay is pinned: a folder on a BPF file system. Each node has one of its own in it.
+    /// Where what is to stay is pinned: a folder on a BPF file system, which `kaido prepare` mounts there. Each node has a folder of its
+    /// own in it.
     pub(crate) pins: Spanned<PathBuf>,
     /// How often the usage counters are written to the journal, in seconds, where their memory does not outlive what they are to
     /// survive. At most so much usage is lost with the machine's power.
@@ -37,13 +38,18 @@ impl Default for StoreConfig {
             folder: unplaced("/var/lib/kaido".into()),
             memory: unplaced("/run/kaido".into()),
             restart: unplaced(RestartConfig::Cold),
-            pins: unplaced("/sys/fs/bpf/kaido".into()),
+            pins: unplaced("/run/kaido/bpf".into()),
             usage_interval_s: unplaced(10),
         }
     }
 }
 
 impl StoreConfig {
+    /// Whether programs stay in the kernel when the process ends.
+    pub(crate) fn is_hitless(&self) -> bool {
+        *self.restart.get_ref() == RestartConfig::Hitless
+    }
+
     /// How often the usage counters are written to the journal.
     pub(crate) fn usage_interval(&self) -> Duration {
         Duration::from_secs((*self.usage_interval_s.get_ref()).into())
@@ -75,9 +81,7 @@ pub(crate) enum RestartConfig {
 /// What is wrong with the section.
 pub(super) fn check(config: &StoreConfig, findings: &mut Findings) {
     findings.range(&config.usage_interval_s, "store.usage_interval_s");
-    if *config.restart.get_ref() == RestartConfig::Hitless
-        && *config.durability.get_ref() == DurabilityConfig::Off
-    {
+    if config.is_hitless() && *config.durability.get_ref() == DurabilityConfig::Off {
         findings.add(
             config.restart.span(),
             "store.restart",

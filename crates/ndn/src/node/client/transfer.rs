@@ -83,8 +83,10 @@ pub(super) fn peek(router: &mut Consumer, args: &PeekArgs) -> miette::Result<()>
     let answer = router.ask(&interest).map_err(|error| {
         let name = args.name.name();
         miette!(
-            help = "what `kaido ndn put` publishes has a version and segments: `kaido ndn cat {name}` fetches it whole, \
-                    `kaido ndn peek --prefix {name}` one packet of it",
+            help = format!(
+                "what `kaido ndn put` publishes has a version and segments: `kaido ndn cat {name}` fetches it whole, \
+                 `kaido ndn peek --prefix {name}` one packet of it"
+            ),
             "{name}: {error}"
         )
     })?;
