@@ -80,6 +80,9 @@ def test_it_installs_starts_and_goes_without_a_trace(
     sim = attach("--ues 3 --tuns 1")
     assert net.ran.pings("10.100.6.2", "-I", "ue0")
     assert "3 of 65536 sessions" in debian.shell("kaido status")
+    stranger = debian.run("setpriv", "--reuid=65534", "--clear-groups", "kaido", "status", check=False)
+    assert stranger.returncode == 1
+    assert "root and the node's user may ask" in " ".join(stranger.stderr.split())
 
     process = debian.property("MainPID")
     debian.shell("echo '# mine' >> /etc/kaido/kaido.toml")
@@ -116,6 +119,22 @@ def test_hitless_wants_nothing_but_the_setting(
     sim.stop()
     debian.shell("apt-get remove --yes --quiet kaido")
     assert not [link["ifname"] for link in net.upf.links() if "xdp" in link]
+
+
+def test_what_root_ran_by_hand_does_not_keep_the_service_from_starting(debian: Debian, deb: Path) -> None:
+    """Files of the store, usage counters and pins are the service's again; and nobody else can read them."""
+    install(debian, deb)
+    start_upf(debian, "hitless")
+    debian.shell("systemctl stop kaido; rm -r /var/lib/kaido/* /run/kaido/usage-* /run/kaido/bpf/*-offload-*")
+    debian.shell(
+        "kaido run -c /etc/kaido/kaido.toml & until kaido status; do sleep 0.1; done; kill $!; wait $!"
+    )
+    theirs = "find /var/lib/kaido /run/kaido -user root"
+    left = debian.shell(theirs)
+    assert "journal-" in left and "usage-" in left and "link-" in left, left
+    assert debian.shell("find /var/lib/kaido /run/kaido -type f -perm /077") == ""
+    debian.shell("systemctl start kaido")
+    assert debian.shell(theirs) == ""
 
 
 def test_each_function_starts_as_a_service(debian: Debian, deb: Path) -> None:

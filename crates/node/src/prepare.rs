@@ -1,9 +1,9 @@
 //! `kaido prepare`: makes what a configuration asks for and only root can make. A service runs it as root before it starts the node as
-//! another user.
+//! another user. What a node that root ran by hand has left, it gives to that user.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use kaido_xdp::PinFolder;
@@ -14,7 +14,9 @@ use thiserror::Error;
 use crate::accounts::User;
 use crate::file::Config;
 
-/// A folder of which the node's user is to be the owner.
+const ROOT: u32 = 0;
+
+/// A folder that the node's user could not make, or in which root may have left what is that user's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootFolder {
     /// The field that names it, such as `store.pins`.
@@ -30,8 +32,10 @@ pub struct RootFolder {
 pub enum RootFolderKind {
     /// The file system of its parent. One that is there stays as it is: it may be another program's.
     Plain,
-    /// A BPF file system, which is mounted there unless there is one.
+    /// A BPF file system, which is mounted there unless there is one. All in it is the user's.
     Bpf,
+    /// The file system of its parent. The node makes it by itself; of the files in it those are the user's whose names begin so.
+    State(&'static [&'static str]),
 }
 
 /// Why a folder was not made.
@@ -75,7 +79,12 @@ impl RootFolder {
                     mount_bpf(&self.path).map_err(fault)?;
                 }
                 give(&self.path, user).map_err(fault)?;
+                give_left(&self.path, &[""], user).map_err(fault)?;
                 Ok(!is_there)
+            }
+            RootFolderKind::State(names) => {
+                give_left(&self.path, names, user).map_err(fault)?;
+                Ok(false)
             }
         }
     }
@@ -99,12 +108,35 @@ fn mount_bpf(path: &Path) -> io::Result<()> {
 }
 
 fn give(path: &Path, user: User) -> io::Result<()> {
-    chown(path, Some(user.number), Some(user.group))
+    lchown(path, Some(user.number), Some(user.group))
+}
+
+/// Gives what lies in a folder and is root's, by the beginnings of its names. The user may write to the folder, so a file with another
+/// name elsewhere, a hard link, stays root's, and what a symbolic link leads to stays what it is.
+fn give_left(folder: &Path, names: &[&str], user: User) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (name, about) = (entry.file_name(), entry.metadata()?);
+        if !names.iter().any(|begins| name.as_encoded_bytes().starts_with(begins.as_bytes())) {
+            continue;
+        }
+        if about.is_dir() {
+            give_left(&entry.path(), names, user)?;
+        }
+        if about.uid() == ROOT && (about.is_dir() || about.nlink() == 1) {
+            give(&entry.path(), user)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
+    use std::io::Write as _;
 
     use super::*;
 
@@ -135,6 +167,31 @@ mod tests {
         assert!(!wanted.make(own()).unwrap());
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o711);
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn what_root_has_left_is_given_by_name() {
+        if own().number != ROOT {
+            // Not println: the test harness would keep it to itself.
+            writeln!(io::stdout(), "SKIPPED what_root_has_left_is_given_by_name: needs root").unwrap();
+            return;
+        }
+        let root = scratch("left");
+        let (ours, other, twice) = (root.join("state.db-wal"), root.join("mine"), root.join("state.db"));
+        let link = root.join("journal-1");
+        for file in [&ours, &other, &twice] {
+            fs::write(file, "").unwrap();
+        }
+        fs::hard_link(&twice, root.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let user = User { number: 65534, group: 65533 };
+        let wanted = folder(&root, RootFolderKind::State(&["state.db", "journal-"]));
+        assert!(!wanted.make(user).unwrap());
+        let owner = |path: &Path| fs::symlink_metadata(path).map(|about| (about.uid(), about.gid())).unwrap();
+        assert_eq!([owner(&ours), owner(&link)], [(65534, 65533); 2]);
+        assert_eq!([owner(&other), owner(&twice), owner(&root)], [(0, 0); 3]);
+        fs::remove_dir_all(&root).unwrap();
+        assert!(!wanted.make(user).unwrap(), "it is not there");
     }
 
     #[test]

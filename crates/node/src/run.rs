@@ -46,6 +46,8 @@ use crate::upgrade::{Before, FAILED_UPGRADE, HandOver, Leaving, TAKES_OVER, Upgr
 /// What kept the node from starting, or that a worker died.
 pub(crate) fn run(config: &Config, reloader: Reloader<'_>) -> miette::Result<()> {
     let given = Arc::new(GivenSockets::take().map_err(|error| miette!("{error}"))?);
+    // What the node writes names subscribers. Sockets have their own modes.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     start_log(&config.base);
     let is_restricted = config.functions.iter().all(|function| function.base().is_restricted());
     if is_restricted {

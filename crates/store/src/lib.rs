@@ -49,6 +49,6 @@ pub use journal::{Journal, JournalStatus};
 #[cfg(feature = "disk")]
 pub use mark::boot;
 #[cfg(feature = "disk")]
-pub use place::Durability;
+pub use place::{Durability, FILES};
 #[cfg(feature = "disk")]
 pub use recovery::{Discarded, Recovery, StoreConfig, open};

@@ -7,14 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::StoreError;
+use crate::mark::Mark;
 use crate::watch::identity_of;
 
 /// The format of journal and snapshot.
 pub(crate) const FORMAT: u32 = 1;
 /// The name of the snapshot in the folder of a store.
 pub(crate) const SNAPSHOT: &str = "state.db";
+/// The beginning of the name of a segment of the journal.
+pub(crate) const SEGMENT: &str = "journal-";
 /// The name of the file that the process has locked which uses a store.
 pub(crate) const LOCK: &str = "lock";
+
+/// The beginnings of the names of all files in the folder of a store.
+pub const FILES: &[&str] = &[SNAPSHOT, LOCK, Mark::FILE, SEGMENT];
 
 /// What a change that was acknowledged survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
-use crate::place::FORMAT;
+use crate::place::{FORMAT, SEGMENT};
 
 /// Octets of a segment's header.
 pub(crate) const HEADER: usize = 64;
@@ -218,13 +218,13 @@ fn later_batches(store: u64, octets: &[u8], next: u64) -> impl Iterator<Item = B
 
 /// The file of a segment.
 pub(crate) fn path_of(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("journal-{number:016x}"))
+    folder.join(format!("{SEGMENT}{number:016x}"))
 }
 
 /// The number of a segment, by the name of its file.
 pub(crate) fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
-    u64::from_str_radix(name.strip_prefix("journal-")?, 16).ok()
+    u64::from_str_radix(name.strip_prefix(SEGMENT)?, 16).ok()
 }
 
 /// The segments in a folder, by their numbers.

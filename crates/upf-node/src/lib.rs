@@ -36,6 +36,7 @@ mod view;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -77,7 +78,7 @@ use self::ports::Ports;
 use self::show::SessionsArgs;
 use self::store::NodeStore;
 use self::unknown_peers::UnknownPeers;
-use crate::config::{UpfConfig, UpfPort};
+use crate::config::{DurabilityConfig, StoreConfig, UpfConfig, UpfPort};
 
 /// Octets of the tables for a session, rounded up: huge pages are whole.
 const SESSION_BYTES: u64 = 512;
@@ -241,12 +242,16 @@ impl ConfiguredFunction for UpfConfig {
     }
 
     fn root_folders(&self) -> Vec<RootFolder> {
-        let pins = RootFolder {
-            field: "store.pins",
-            path: self.store.pins.get_ref().clone(),
-            kind: RootFolderKind::Bpf,
-        };
-        if self.store.is_hitless() { vec![pins] } else { Vec::new() }
+        let StoreConfig { durability, folder, memory, pins, .. } = &self.store;
+        let is_kept = *durability.get_ref() != DurabilityConfig::Off;
+        let of =
+            |field, path: &Spanned<PathBuf>, kind| RootFolder { field, path: path.get_ref().clone(), kind };
+        let kept = [
+            of("store.folder", folder, RootFolderKind::State(kaido_store::FILES)),
+            of("store.memory", memory, RootFolderKind::State(&[store::USAGE])),
+        ];
+        let pins = self.store.is_hitless().then(|| of("store.pins", pins, RootFolderKind::Bpf));
+        kept.into_iter().filter(|_| is_kept).chain(pins).collect()
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {

@@ -20,6 +20,8 @@ use super::left::{LeftBehind, most};
 
 /// The number of what the node is to its peers.
 const NODE: u64 = 0;
+/// The beginning of the name of the file that the usage counters are in.
+pub(super) const USAGE: &str = "usage-";
 /// Sessions whose usage is written to the journal in one turn.
 const SESSIONS_A_TURN: usize = 4096;
 
@@ -409,7 +411,7 @@ fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, Sto
 
 /// The memory of the usage counters of a store; for who takes over, one that is to take its place.
 fn usage_memory(folder: &Path, store: u64, takes_over: bool) -> Result<UsageMemory, StoreFault> {
-    let path: PathBuf = folder.join(format!("usage-{store:016x}"));
+    let path: PathBuf = folder.join(format!("{USAGE}{store:016x}"));
     let next = takes_over.then(|| path.with_extension("next"));
     let opened = next.as_ref().unwrap_or(&path);
     let failed = |error| StoreFault::Memory { path: opened.display().to_string(), error };

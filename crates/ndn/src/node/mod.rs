@@ -50,7 +50,7 @@ use crate::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
 use crate::node::client::NdnArgs;
 use crate::node::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName};
 use crate::router::{Ndn, NodeParts, RouterNode};
-use crate::tier::Tier;
+use crate::tier::{FILES, Tier};
 
 /// How the host port is shown.
 const HOST_PORT: &str = "host";
@@ -127,13 +127,11 @@ impl ConfiguredFunction for NdnConfig {
     }
 
     fn root_folders(&self) -> Vec<RootFolder> {
-        let path = self.ndn.listen.unix.parent().filter(|path| !path.as_os_str().is_empty());
-        let folder = |path: &Path| RootFolder {
-            field: "ndn.listen.unix",
-            path: path.to_owned(),
-            kind: RootFolderKind::Plain,
-        };
-        path.map(folder).into_iter().collect()
+        let unix = self.ndn.listen.unix.parent().filter(|path| !path.as_os_str().is_empty());
+        let disk = self.ndn.cs.disk.as_ref().map(|disk| disk.get_ref().path.as_path());
+        let of = |field, kind| move |path: &Path| RootFolder { field, path: path.to_owned(), kind };
+        let unix = unix.map(of("ndn.listen.unix", RootFolderKind::Plain));
+        unix.into_iter().chain(disk.map(of("ndn.cs.disk.path", RootFolderKind::State(FILES)))).collect()
     }
 
     fn run(&self, context: FunctionContext) -> miette::Result<()> {

@@ -1,5 +1,6 @@
 //! What a command asks a node by: HTTP over its control socket.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -124,11 +125,13 @@ fn encoded(value: &Value) -> String {
 
 async fn exchange(socket: &Path, request: &Outgoing) -> miette::Result<Incoming> {
     let stream = UnixStream::connect(socket).await.map_err(|error| {
-        miette!(
-            help = "is `kaido run` running, and is its control.socket this path? Name another with --socket",
-            "cannot reach a node at {}: {error}",
-            socket.display()
-        )
+        let help = match error.kind() {
+            ErrorKind::PermissionDenied => {
+                "root and the node's user may ask, and who is in its control.group"
+            }
+            _ => "is `kaido run` running, and is its control.socket this path? Name another with --socket",
+        };
+        miette!(help = help, "cannot reach a node at {}: {error}", socket.display())
     })?;
     let answered = timeout(PATIENCE, answer(stream, request)).await;
     let answered = answered.into_diagnostic().wrap_err("the node does not answer")?;
