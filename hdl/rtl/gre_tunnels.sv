@@ -92,7 +92,8 @@ module gre_tunnels
                 // An outer packet has up to 65535 octets, and a header of its family.
                 5'd29: fits = w_data[31:16] == '0;
                 5'd30: fits = w_data[31:1] == '0;
-                5'd31: fits = {w_data[31:24], w_data[15:13]} == '0;
+                // What has no IP header has no packet to take out of its Ethernet frame.
+                5'd31: fits = {w_data[31:24], w_data[15:13]} == '0 && (!w_flags.other || w_flags.ethernet);
                 default: fits = 1'b1;
             endcase
         end

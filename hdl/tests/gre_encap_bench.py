@@ -185,7 +185,10 @@ async def the_bus_answers_errors_with_slverr(dut: Any) -> None:
     assert await registers.write(LENGTH_MAX, 1 << 17) == SLVERR
     assert await registers.read(LENGTH_MAX) == (OKAY, golden.LENGTH_MAX)
     # What means nothing in the words of a tunnel: it stays as it is.
-    for word, value in ((25, 1 << 16), (27, 1 << 16), (29, 1 << 16), (30, 2), (31, 1 << 13), (31, 1 << 24)):
+    wrong = [(25, 1 << 16), (27, 1 << 16), (29, 1 << 16), (30, 2), (31, 1 << 13), (31, 1 << 24)]
+    # A tunnel of packets for what has no IP header.
+    wrong.append((31, 1 << 3))
+    for word, value in wrong:
         assert await registers.write(TUNNELS + 4 * word, value) == SLVERR, word
     cases = []
     while len(cases) < 8:
