@@ -32,9 +32,9 @@ module gre_decide
         end
     end
 
-    // 0xffff after the carries are added, which takes two steps.
+    // 0xffff after the carries are added. They are few: where they bring another one, what is left is not 0xffff.
     wire logic [16:0] folded = {1'b0, facts.sum[15:0]} + {12'd0, facts.sum[20:16]};
-    wire logic right_sum = folded == 17'h0ffff || folded == 17'h1fffe;
+    wire logic right_sum = folded == 17'h0ffff;
 
     // A packet that goes by route: what no route can help. What has options is the host's, and IPv6.
     wire logic [16:0] folded_inner = {1'b0, facts.routing.sum[15:0]} + {13'd0, facts.routing.sum[19:16]};
