@@ -108,6 +108,51 @@ fn a_frame_one_octet_short_of_its_packet_is_malformed() {
     }
 }
 
+/// A frame that ends in the window is judged before it leaves, and the host does not get it whatever the rule says.
+#[test]
+fn a_short_frame_of_the_hosts_is_malformed() {
+    for size in Size::ALL {
+        let Some(mut core) = crate::core("a_short_frame_of_the_hosts_is_malformed", size) else { continue };
+        let mut settings = uniform();
+        settings.rules[0].verdict = Verdict::Punt;
+        for tags in 0..3 {
+            let whole = longer(tags, 0);
+            // From behind GRE on.
+            let frames: Vec<_> = (14 + 4 * tags + 24..size.window().min(whole.len() - 1))
+                .map(|len| whole[..len].to_vec())
+                .collect();
+            let events = compare(&mut core, size, &settings, &frames, Pressure::NONE, "short");
+            assert!(events.iter().all(|event| *event == Event::IpMalformed), "{size:?}: {events:?}");
+        }
+    }
+}
+
+/// With options too.
+#[test]
+fn an_ipv4_packet_shorter_than_its_header_is_malformed() {
+    for size in Size::ALL {
+        let name = "an_ipv4_packet_shorter_than_its_header_is_malformed";
+        let Some(mut core) = crate::core(name, size) else { continue };
+        let plain = longer(0, 60);
+        for words in [5, 6, 7] {
+            let frames: Vec<_> = (0..4 * words)
+                .map(|total| {
+                    let no_operation = vec![1; 4 * words - 20];
+                    let mut frame = [&plain[..34], &no_operation, &plain[34..]].concat();
+                    frame[14] = 0x40 | words as u8;
+                    frame[16..18].copy_from_slice(&(total as u16).to_be_bytes());
+                    frame[24..26].fill(0);
+                    let sum = checksum(&frame[14..14 + 4 * words]);
+                    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                    frame
+                })
+                .collect();
+            let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, name);
+            assert!(events.iter().all(|event| *event == Event::IpMalformed), "{size:?}: {events:?}");
+        }
+    }
+}
+
 /// As [`longer`], behind GRE with a checksum: a key before it makes the packet begin at another octet.
 fn summed(tags: usize, has_key: bool, more: u16) -> Vec<u8> {
     let frame = longer(tags, more);
@@ -143,6 +188,27 @@ fn one_checksum_of_gre_is_right() {
         let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, "each checksum");
         assert_eq!(events.iter().filter(|event| **event == Event::Stripped).count(), 1);
         assert_eq!(events.iter().filter(|event| **event == Event::GreChecksum).count(), 0xffff);
+    }
+}
+
+/// What is in one beat makes the sum of the beat before any: some of those have a carry when their carries are added.
+#[test]
+fn each_sum_of_gre_goes_on_in_the_next_beat() {
+    for size in [Size::Bits256, Size::Bits512, Size::Bits256Pipelined] {
+        let Some(mut core) = crate::core("each_sum_of_gre_goes_on_in_the_next_beat", size) else { continue };
+        let whole = summed(0, false, 71);
+        let frames: Vec<_> = (0..=u16::MAX)
+            .map(|value| {
+                let mut frame = whole.clone();
+                frame[70..72].copy_from_slice(&value.to_be_bytes());
+                frame[38..40].fill(0);
+                let sum = checksum(&frame[34..]);
+                frame[38..40].copy_from_slice(&sum.to_be_bytes());
+                frame
+            })
+            .collect();
+        let events = compare(&mut core, size, &uniform(), &frames, Pressure::NONE, "each sum");
+        assert!(events.iter().all(|event| *event == Event::Stripped));
     }
 }
 
