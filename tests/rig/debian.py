@@ -51,6 +51,25 @@ exec env -i container=unshare PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/sy
 """
 
 
+#: What a machine is made of, tried in the folder $1.
+TRY = """
+cd "$1"
+mkdir lower changes work root
+mount -t overlay overlay -o "lowerdir=$PWD/lower,upperdir=$PWD/changes,workdir=$PWD/work" root
+mkdir cgroup
+mount -t cgroup2 cgroup2 cgroup
+mkdir cgroup/kaido-test-$$
+rmdir cgroup/kaido-test-$$
+"""
+
+
+def what_is_missing(folder: Path) -> str | None:
+    """Why this host cannot boot a machine with files in an empty folder: a container may be too narrow."""
+    spaces = ("--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup")
+    tried = run("unshare", *spaces, "sh", "-ec", TRY, "try", str(folder), check=False)
+    return tried.stderr.strip() if tried.returncode != 0 else None
+
+
 def make_bare(root: Path) -> None:
     """Make a system with nothing but what is essential and PACKAGES."""
     include = f"--include={','.join(PACKAGES)}"
