@@ -148,7 +148,9 @@ def test_each_function_starts_as_a_service(debian: Debian, deb: Path) -> None:
         debian.shell(f"kaido init {command} --defaults --force; systemctl restart kaido")
         assert f"{command.split()[0]} node" in debian.shell("kaido status")
         if command.startswith("ndn"):
-            assert "/run/nfd/nfd.sock" in debian.shell("kaido ndn status --help; ls /run/nfd/nfd.sock")
+            assert "/run/nfd/nfd.sock" in debian.shell("ls /run/nfd/nfd.sock")
+    debian.shell("apt-get purge --yes --quiet kaido")
+    assert debian.shell("ls -d /run/nfd /run/kaido /var/lib/kaido || true") == ""
 
 
 def test_a_file_that_is_not_good_is_said_once(debian: Debian, deb: Path) -> None:

@@ -34,7 +34,7 @@ use crate::api::{Route, Status};
 use crate::config::{Base, FilePart, Findings, FunctionSchema, PortConfig};
 use crate::init::FirstConfig;
 use crate::listing::Listing;
-use crate::prepare::RootFolder;
+use crate::root_folder::RootFolder;
 use crate::show::target::ControlTarget;
 pub use crate::view::{
     Answer, CountedTraffic, DatapathChoice, FunctionStatus, FunctionView, Part, PreparedReload,

@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kaido_xdp::PinFolder;
 use miette::Diagnostic;
@@ -13,30 +13,9 @@ use thiserror::Error;
 
 use crate::accounts::User;
 use crate::file::Config;
+use crate::root_folder::{RootFolder, RootFolderKind};
 
 const ROOT: u32 = 0;
-
-/// A folder that the node's user could not make, or in which root may have left what is that user's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RootFolder {
-    /// The field that names it, such as `store.pins`.
-    pub field: &'static str,
-    /// Where it is.
-    pub path: PathBuf,
-    /// What it lies on.
-    pub kind: RootFolderKind,
-}
-
-/// What a folder lies on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RootFolderKind {
-    /// The file system of its parent. One that is there stays as it is: it may be another program's.
-    Plain,
-    /// A BPF file system, which is mounted there unless there is one. All in it is the user's.
-    Bpf,
-    /// The file system of its parent. The node makes it by itself; of the files in it those are the user's whose names begin so.
-    State(&'static [&'static str]),
-}
 
 /// Why a folder was not made.
 #[derive(Debug, Error, Diagnostic)]
@@ -137,6 +116,7 @@ fn give_left(folder: &Path, names: &[&str], user: User) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::path::PathBuf;
 
     use super::*;
 

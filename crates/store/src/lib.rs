@@ -49,6 +49,6 @@ pub use journal::{Journal, JournalStatus};
 #[cfg(feature = "disk")]
 pub use mark::boot;
 #[cfg(feature = "disk")]
-pub use place::{Durability, FILES};
+pub use place::Durability;
 #[cfg(feature = "disk")]
-pub use recovery::{Discarded, Recovery, StoreConfig, open};
+pub use recovery::{Discarded, FILES, Recovery, StoreConfig, open};

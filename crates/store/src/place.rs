@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::StoreError;
-use crate::mark::Mark;
 use crate::watch::identity_of;
 
 /// The format of journal and snapshot.
@@ -18,9 +17,6 @@ pub(crate) const SNAPSHOT: &str = "state.db";
 pub(crate) const SEGMENT: &str = "journal-";
 /// The name of the file that the process has locked which uses a store.
 pub(crate) const LOCK: &str = "lock";
-
-/// The beginnings of the names of all files in the folder of a store.
-pub const FILES: &[&str] = &[SNAPSHOT, LOCK, Mark::FILE, SEGMENT];
 
 /// What a change that was acknowledged survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,14 @@ use crate::error::StoreError;
 use crate::fold::{Folder, StoreFiles};
 use crate::journal::Journal;
 use crate::mark::Mark;
-use crate::place::{Durability, Locks, Place, SNAPSHOT, lock, remove_if_there};
+use crate::place::{Durability, LOCK, Locks, Place, SEGMENT, SNAPSHOT, lock, remove_if_there};
 use crate::segment::{Segment, list};
 use crate::snapshot::{Identity, Snapshot};
 use crate::sync::Syncer;
 use crate::tail::{Changes, Tail, read_over, read_part_over};
+
+/// The beginnings of the names of all files in the folder of a store.
+pub const FILES: &[&str] = &[SNAPSHOT, LOCK, Mark::FILE, SEGMENT];
 
 /// Where a store is, and what it is to survive.
 #[derive(Clone, Debug)]

@@ -52,7 +52,7 @@ use kaido_node::function::{
 };
 use kaido_node::init::FirstConfig;
 use kaido_node::listing::Listing;
-use kaido_node::prepare::{RootFolder, RootFolderKind};
+use kaido_node::root_folder::{RootFolder, RootFolderKind};
 use kaido_node::show::{ControlTarget, Watch};
 use kaido_node::{Stage, StartFault};
 use kaido_pfcp::{Endpoint, Features, Instants, NodeId};

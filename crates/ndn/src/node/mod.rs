@@ -33,7 +33,7 @@ use kaido_node::function::{ConfiguredFunction, FunctionContext, NetworkFunction,
 use kaido_node::init::FirstConfig;
 use kaido_node::listing::Listing;
 use kaido_node::port_trace::PortTraces;
-use kaido_node::prepare::{RootFolder, RootFolderKind};
+use kaido_node::root_folder::{RootFolder, RootFolderKind};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use self::control::{DATAPATH, RouterView};
