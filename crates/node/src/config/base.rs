@@ -185,6 +185,7 @@ mod tests {
             of("RuntimeDirectory=").split(' ').map(|folder| Path::new("/run").join(folder)).collect();
         let socket = Path::new(DEFAULT_SOCKET);
         assert!(folders.iter().any(|folder| socket.parent() == Some(folder)), "{folders:?}");
-        assert_eq!((of("ProtectSystem="), of("ReadWritePaths=")), ("strict", ""));
+        // Where applications look for an NDN router, beside what systemd makes.
+        assert_eq!((of("ProtectSystem="), of("ReadWritePaths=")), ("strict", "-/run/nfd"));
     }
 }
