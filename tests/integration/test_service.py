@@ -141,6 +141,18 @@ def test_what_root_ran_by_hand_does_not_keep_the_service_from_starting(debian: D
     assert debian.shell(theirs) == ""
 
 
+def test_root_gives_nothing_away_by_a_link(debian: Debian, deb: Path) -> None:
+    """A node that was broken into leads root to another folder, and gets nothing of it."""
+    install(debian, deb)
+    start_upf(debian, "hitless")
+    debian.shell("systemctl stop kaido; umount /run/kaido/bpf; rmdir /run/kaido/bpf")
+    debian.shell("setpriv --reuid=kaido --clear-groups ln -s /sys/fs/bpf /run/kaido/bpf")
+    assert debian.run("systemctl", "restart", "kaido-prepare", check=False).returncode != 0
+    assert debian.shell("stat --format=%U /sys/fs/bpf").strip() == "root"
+    said = debian.shell("journalctl --unit=kaido-prepare --output=cat")
+    assert "store.pins" in said and "symbolic link" in said, said
+
+
 def test_each_function_starts_as_a_service(debian: Debian, deb: Path) -> None:
     """By the rights of the unit alone."""
     install(debian, deb)

@@ -36,6 +36,7 @@ pub mod listing;
 mod lock;
 mod log;
 pub mod metrics;
+mod open_folder;
 pub mod port_trace;
 pub mod ports;
 mod prepare;

@@ -1,28 +1,28 @@
 //! `kaido prepare`: makes what a configuration asks for and only root can make. A service runs it as root before it starts the node as
 //! another user. What a node that root ran by hand has left, it gives to that user.
 
-use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
 
-use kaido_xdp::PinFolder;
+use kaido_xdp::is_on_bpf;
 use miette::Diagnostic;
 use rustix::mount::{MountFlags, mount};
 use thiserror::Error;
 
 use crate::accounts::User;
 use crate::file::Config;
+use crate::open_folder::OpenFolder;
 use crate::root_folder::{RootFolder, RootFolderKind};
 
-const ROOT: u32 = 0;
-
-/// Why a folder was not made.
+/// Why a folder was not made ready.
 #[derive(Debug, Error, Diagnostic)]
 enum PrepareFault {
     #[error("{}: cannot make {}: {error}", folder.field, folder.path.display())]
     #[diagnostic(help("this command is root's: it makes what the node's user cannot make"))]
     Make { folder: RootFolder, error: io::Error },
+    #[error("{}: cannot give what root left in {}: {error}", folder.field, folder.path.display())]
+    #[diagnostic(help("this command is root's: the node's user cannot take what is root's"))]
+    Give { folder: RootFolder, error: io::Error },
     #[error("{}: there are files in {}, which is not on a BPF file system", folder.field, folder.path.display())]
     #[diagnostic(help("name a folder that is empty or not there: a BPF file system is mounted in it"))]
     NotEmpty { folder: RootFolder },
@@ -44,40 +44,53 @@ pub(crate) fn prepare(config: &Config, user: User) -> miette::Result<()> {
 impl RootFolder {
     /// Makes it; whether there was anything to do.
     fn make(&self, user: User) -> Result<bool, PrepareFault> {
-        let fault = |error| PrepareFault::Make { folder: self.clone(), error };
+        let cannot_make = |error| PrepareFault::Make { folder: self.clone(), error };
+        let cannot_give = |error| PrepareFault::Give { folder: self.clone(), error };
         match self.kind {
-            RootFolderKind::Plain => make_plain(&self.path, user).map_err(fault),
-            RootFolderKind::Bpf => {
-                DirBuilder::new().recursive(true).create(&self.path).map_err(fault)?;
-                // An error is one of another file system.
-                let is_there = PinFolder::find(&self.path).is_ok();
-                if !is_there {
-                    if fs::read_dir(&self.path).map_err(fault)?.next().is_some() {
-                        return Err(PrepareFault::NotEmpty { folder: self.clone() });
-                    }
-                    mount_bpf(&self.path).map_err(fault)?;
+            RootFolderKind::Plain => {
+                let (folder, is_made) = OpenFolder::make(&self.path).map_err(cannot_make)?;
+                if is_made {
+                    folder.give(user).map_err(cannot_give)?;
                 }
-                give(&self.path, user).map_err(fault)?;
-                give_left(&self.path, &[""], user).map_err(fault)?;
-                Ok(!is_there)
+                Ok(is_made)
+            }
+            RootFolderKind::Bpf => {
+                let (folder, is_mounted) = self.make_bpf()?;
+                folder.give(user).map_err(cannot_give)?;
+                give_pins(&folder, user).map_err(cannot_give)?;
+                Ok(is_mounted)
             }
             RootFolderKind::State(names) => {
-                give_left(&self.path, names, user).map_err(fault)?;
+                match OpenFolder::open(&self.path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+                    folder => give_left(&folder.map_err(cannot_give)?, names, user).map_err(cannot_give)?,
+                }
                 Ok(false)
             }
         }
     }
-}
 
-fn make_plain(path: &Path, user: User) -> io::Result<bool> {
-    if path.exists() {
-        return Ok(false);
+    /// Its folder on a BPF file system; whether that was mounted.
+    fn make_bpf(&self) -> Result<(OpenFolder, bool), PrepareFault> {
+        let fault = |error| PrepareFault::Make { folder: self.clone(), error };
+        let (folder, is_made) = OpenFolder::make(&self.path).map_err(fault)?;
+        if is_made {
+            // Only the node's user may look: a map that somebody else opens is one that he may write.
+            folder.set_mode(0o700).map_err(fault)?;
+        }
+        if is_on_bpf(&folder).map_err(fault)? {
+            return Ok((folder, false));
+        }
+        if !folder.entries().map_err(fault)?.is_empty() {
+            return Err(PrepareFault::NotEmpty { folder: self.clone() });
+        }
+        mount_bpf(&folder.path()).map_err(fault)?;
+        let mounted = OpenFolder::open(&self.path).map_err(fault)?;
+        match is_on_bpf(&mounted).map_err(fault)? {
+            true => Ok((mounted, true)),
+            false => Err(fault(io::Error::other("another folder is in its place"))),
+        }
     }
-    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
-    // Whatever the umask.
-    fs::set_permissions(path, Permissions::from_mode(0o755))?;
-    give(path, user)?;
-    Ok(true)
 }
 
 /// Mounts a BPF file system. Whose it is cannot be said here: Linux has an option for that since 6.7.
@@ -86,39 +99,34 @@ fn mount_bpf(path: &Path) -> io::Result<()> {
     Ok(mount("bpf", path, "bpf", flags, Some(c"mode=0700"))?)
 }
 
-fn give(path: &Path, user: User) -> io::Result<()> {
-    lchown(path, Some(user.number), Some(user.group))
-}
-
 /// Gives what lies in a folder and is root's, by the beginnings of its names. The user may write to the folder, so a file with another
-/// name elsewhere, a hard link, stays root's, and what a symbolic link leads to stays what it is.
-fn give_left(folder: &Path, names: &[&str], user: User) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let (name, about) = (entry.file_name(), entry.metadata()?);
-        if !names.iter().any(|begins| name.as_encoded_bytes().starts_with(begins.as_bytes())) {
-            continue;
-        }
-        if about.is_dir() {
-            give_left(&entry.path(), names, user)?;
-        }
-        if about.uid() == ROOT && (about.is_dir() || about.nlink() == 1) {
-            give(&entry.path(), user)?;
+/// name elsewhere, a hard link, stays root's.
+fn give_left(folder: &OpenFolder, names: &[&str], user: User) -> io::Result<()> {
+    for (name, place) in folder.entries()? {
+        let is_ours = names.iter().any(|begins| name.as_encoded_bytes().starts_with(begins.as_bytes()));
+        if is_ours && place.is_roots_alone() {
+            place.give(user)?;
         }
     }
     Ok(())
 }
 
+/// Gives the pins of each node, which has a folder of its own for them.
+fn give_pins(folder: &OpenFolder, user: User) -> io::Result<()> {
+    give_left(folder, &[""], user)?;
+    let mut nodes = folder.entries()?.into_iter().filter_map(|(_, place)| place.into_folder());
+    nodes.try_for_each(|node| give_left(&node, &[""], user))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
     use std::io::Write as _;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
     use std::path::PathBuf;
 
     use super::*;
+    use crate::open_folder::ROOT;
 
     fn own() -> User {
         User { number: rustix::process::getuid().as_raw(), group: rustix::process::getgid().as_raw() }
@@ -163,7 +171,7 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         fs::hard_link(&twice, root.join("elsewhere")).unwrap();
-        std::os::unix::fs::symlink(&other, &link).unwrap();
+        symlink(&other, &link).unwrap();
         let user = User { number: 65534, group: 65533 };
         let wanted = folder(&root, RootFolderKind::State(&["state.db", "journal-"]));
         assert!(!wanted.make(user).unwrap());
@@ -172,6 +180,45 @@ mod tests {
         assert_eq!([owner(&other), owner(&twice), owner(&root)], [(0, 0); 3]);
         fs::remove_dir_all(&root).unwrap();
         assert!(!wanted.make(user).unwrap(), "it is not there");
+    }
+
+    /// Whoever may write to a folder on the way could lead root elsewhere.
+    #[test]
+    fn a_link_is_followed_where_root_made_it() {
+        if own().number != ROOT {
+            writeln!(io::stdout(), "SKIPPED a_link_is_followed_where_root_made_it: needs root").unwrap();
+            return;
+        }
+        let root = scratch("links");
+        let (theirs, other) = (root.join("theirs"), root.join("other"));
+        for folder in [&theirs, &other, &other.join("bpf")] {
+            fs::create_dir(folder).unwrap();
+        }
+        let kept = other.join("state.db");
+        fs::write(&kept, "").unwrap();
+        lchown(&theirs, Some(65534), Some(65534)).unwrap();
+        symlink("theirs/.././other", root.join("roots")).unwrap();
+        symlink("roots-loop", root.join("roots-loop")).unwrap();
+        symlink(&other, theirs.join("moved")).unwrap();
+        symlink(&other, root.join("given")).unwrap();
+        lchown(root.join("given"), Some(65534), Some(65534)).unwrap();
+
+        for (link, kind) in ["theirs/moved", "given"].into_iter().flat_map(|link| {
+            [RootFolderKind::Plain, RootFolderKind::Bpf, RootFolderKind::State(&[""])]
+                .map(|kind| (link, kind))
+        }) {
+            for path in [root.join(link), root.join(link).join("bpf"), root.join(link).join("new")] {
+                let refused = folder(&path, kind).make(own()).unwrap_err().to_string();
+                assert!(refused.ends_with("is a symbolic link that not root made"), "{refused}");
+            }
+        }
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 2, "nothing was made there");
+        let user = User { number: 65534, group: 65534 };
+        let state = folder(&root.join("roots"), RootFolderKind::State(&["state.db"]));
+        assert!(!state.make(user).unwrap());
+        assert!(folder(&root.join("roots-loop"), RootFolderKind::Bpf).make(own()).is_err());
+        assert_eq!(fs::metadata(&kept).unwrap().uid(), 65534, "root's own link was followed");
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

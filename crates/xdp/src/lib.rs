@@ -25,7 +25,7 @@ pub use attach::{
 };
 pub use error::Error;
 pub use mounted::{Action, LoadedProgram, TestRun};
-pub use pins::PinFolder;
+pub use pins::{PinFolder, is_on_bpf};
 pub use port::{
     ADDRESSES_MAX, Address, IpMatch, PortClass, PortCounters, PortMatch, PortPass, PortSteering,
     PortSteeringConfig, QUEUES_MAX,

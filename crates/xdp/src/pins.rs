@@ -5,12 +5,13 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_sys as sys;
+use rustix::fs::StatFs;
 
 use crate::Error;
 
@@ -18,6 +19,20 @@ use crate::Error;
 const BPF_FS: i64 = 0xcafe_4a11;
 /// Of a name of something that is to take the place of what is pinned. The file system takes no dots.
 const NEXT: &str = "-next";
+
+/// Whether an open folder lies on a BPF file system, so that it may be a folder of pins.
+///
+/// # Errors
+/// Those of `fstatfs(2)`.
+pub fn is_on_bpf(folder: impl AsFd) -> io::Result<bool> {
+    Ok(is_bpf(&rustix::fs::fstatfs(folder)?))
+}
+
+// The width of the field is the machine's.
+#[allow(clippy::useless_conversion)]
+fn is_bpf(found: &StatFs) -> bool {
+    i64::from(found.f_type) == BPF_FS
+}
 
 /// A folder of pins.
 #[derive(Clone, Debug)]
@@ -43,9 +58,7 @@ impl PinFolder {
     /// [`Error::NotBpfFs`], [`Error::Pin`].
     pub fn find(path: &Path) -> Result<Option<Self>, Error> {
         match rustix::fs::statfs(path) {
-            // The width of the field is the machine's.
-            #[allow(clippy::useless_conversion)]
-            Ok(found) if i64::from(found.f_type) == BPF_FS => Ok(Some(Self { path: path.to_owned() })),
+            Ok(found) if is_bpf(&found) => Ok(Some(Self { path: path.to_owned() })),
             Ok(_) => Err(Error::NotBpfFs { path: path.to_owned() }),
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(Error::Pin { path: path.to_owned(), source: error.into() }),
