@@ -56,6 +56,7 @@ const CONTENT: &str = "content.log";
 /// The file of what was erased.
 const ERASED: &str = "erased";
 /// The beginnings of the names of all files of a tier.
+#[cfg(feature = "node")]
 pub(crate) const FILES: &[&str] = &[CONTENT, ERASED];
 /// Octets of a segment, at least: a few of the longest packets.
 pub const SEGMENT_OCTETS_MIN: u64 = 64 << 10;
