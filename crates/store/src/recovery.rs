@@ -129,6 +129,34 @@ impl Recovery {
         read_over(&self.snapshot, &self.tail, kind, each)
     }
 
+    /// As [`Recovery::read`], but what has one of the numbers in `first` comes first, in the order in which they stand there. Each stands
+    /// there once.
+    ///
+    /// # Errors
+    /// As [`Recovery::read`].
+    pub fn read_with_first<E: From<StoreError>>(
+        &self,
+        kind: Kind,
+        first: &[u64],
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut rows = self.snapshot.finder(kind)?;
+        for &key in first {
+            match self.tail.get(&(kind, key)) {
+                Some(Some(value)) => each(key, value)?,
+                Some(None) => {}
+                None => rows.find(key, &mut each)?,
+            }
+        }
+        let mut read = first.to_vec();
+        read.sort_unstable();
+        let mut read = read.into_iter().peekable();
+        self.read(kind, |key, value| {
+            while read.next_if(|&read| read < key).is_some() {}
+            if read.peek() == Some(&key) { Ok(()) } else { each(key, value) }
+        })
+    }
+
     /// As [`Recovery::read`], by two threads. The first of `each` has the lower numbers, about half of them.
     ///
     /// # Errors

@@ -334,14 +334,27 @@ impl Snapshot {
                 let what = format!("the {} with number {} is out of order", kind.name(), row.key);
                 return Err(self.damaged(what).into());
             }
-            if !row.is_sound() {
-                let what = format!("the {} with number {} has a wrong checksum", kind.name(), row.key);
-                return Err(self.damaged(what).into());
-            }
+            self.check(kind, &row)?;
             total.add(row.sum);
             each(row.key, row.value)
         })?;
         Ok(total)
+    }
+
+    fn check(&self, kind: Kind, row: &Row<'_>) -> Result<(), StoreError> {
+        let damaged =
+            || self.damaged(format!("the {} with number {} has a wrong checksum", kind.name(), row.key));
+        row.is_sound().then_some(()).ok_or_else(damaged)
+    }
+
+    /// Finds rows of a kind one by one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn finder(&self, kind: Kind) -> Result<RowFinder<'_>, StoreError> {
+        let query = "SELECT value, sum FROM state WHERE kind = ?1 AND key = ?2";
+        let statement = self.try_sqlite(|connection| connection.prepare(query))?;
+        Ok(RowFinder { snapshot: self, kind, statement })
     }
 
     /// Whether the rows of a kind that were read are all.
@@ -428,8 +441,41 @@ impl Snapshot {
         StoreError::Damaged { path: self.path.clone(), what }
     }
 
-    fn try_sqlite<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn try_sqlite<'s, T>(
+        &'s self,
+        run: impl FnOnce(&'s Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         run(&self.connection).map_err(|source| StoreError::Snapshot { path: self.path.clone(), source })
+    }
+}
+
+/// Rows of a kind, found by their numbers.
+#[derive(Debug)]
+pub(crate) struct RowFinder<'s> {
+    snapshot: &'s Snapshot,
+    kind: Kind,
+    statement: Statement<'s>,
+}
+
+impl RowFinder<'_> {
+    /// Hands the value of a number to `take`, where it has one.
+    ///
+    /// # Errors
+    /// When the row is damaged, and those of `take`.
+    pub(crate) fn find<E: From<StoreError>>(
+        &mut self,
+        key: u64,
+        take: impl FnOnce(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { snapshot, kind, statement } = self;
+        let failed = |source| StoreError::Snapshot { path: snapshot.path.clone(), source };
+        let mut rows = statement.query([*kind as i64, key.cast_signed()]).map_err(failed)?;
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(()) };
+        let read =
+            || Ok(Row { kind: *kind as i64, key, value: row.get_ref(0)?.as_blob()?, sum: row.get(1)? });
+        let row = read().map_err(failed)?;
+        snapshot.check(*kind, &row)?;
+        take(key, row.value)
     }
 }
 

@@ -69,8 +69,16 @@ pub(crate) fn values(recovery: &Recovery) -> Result<Values, StoreError> {
         let whole = recovery.read(kind, into(&mut read));
         let in_two = recovery.read_in_two(kind, halves.each_mut().map(into));
         assert_eq!(whole.is_ok(), in_two.is_ok(), "{whole:?} {in_two:?}");
+        // Each third one and one that is not there, from behind.
+        let first: Vec<_> = read.iter().map(|&(key, _)| key).rev().step_by(3).chain([u64::MAX - 9]).collect();
+        let mut in_order = Vec::new();
+        let with_first = recovery.read_with_first(kind, &first, into(&mut in_order));
+        assert_eq!(whole.is_ok(), with_first.is_ok(), "{whole:?} {with_first:?}");
         whole?;
         assert_eq!(read, halves.concat());
+        let expected =
+            read.iter().rev().step_by(3).chain(read.iter().filter(|(key, _)| !first.contains(key)));
+        assert!(in_order.iter().eq(expected), "{in_order:?}");
         let count = values.len() + read.len();
         values.extend(read.into_iter().map(|(key, value)| ((kind, key), value)));
         assert_eq!(values.len(), count, "each once");
