@@ -92,6 +92,11 @@ impl LeftLinks {
         self.0.push(link);
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Puts all of them to others.
     pub fn append_to(mut self, others: &mut Self) {
         others.0.append(&mut self.0);

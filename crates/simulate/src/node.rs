@@ -162,7 +162,6 @@ impl Process {
             |each| of(Kind::Session).try_for_each(|(key, record)| each(key, record)),
             of_session,
         )?;
-        let mut restoration = upf.restore();
         let is_in_memory = std::mem::replace(&mut machine.is_of_before, true);
         let counted: HashMap<UsageSlot, Volume> = match is_in_memory {
             true => HashMap::new(),
@@ -172,9 +171,10 @@ impl Process {
                 })
                 .collect(),
         };
-        restoration
+        let counters = upf
             .claim_counters(in_use, |slot| counted.get(&slot).copied().unwrap_or_default())
             .map_err(|error| text(&error))?;
+        let mut restoration = upf.restore(counters);
         for (place, (key, record)) in of(Kind::Session).enumerate() {
             if start.ends_after.is_some_and(|count| count <= place) {
                 return Ok(None);

@@ -86,6 +86,11 @@ impl LeftBehind {
         Ok(Self { usage: file.map(LeftUsage::over).transpose().into_diagnostic()?, ..self })
     }
 
+    /// Whether there is nothing, so that no program forwards.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.tables.is_empty() && self.links.is_empty() && self.usage.is_none()
+    }
+
     /// Takes the programs off now, where none is to take their place: all that they counted is in the tables.
     pub(super) fn end(&mut self) {
         std::mem::take(&mut self.links).detach();

@@ -368,7 +368,12 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     if !ports.choice().is_kernel() && !takes_over {
         left.end();
     }
-    store.restore(&mut upf, counts_in_memory, &mut left)?;
+    let mut restore = store.restore_counters(&mut upf, counts_in_memory, &mut left)?;
+    // Where nobody forwards meanwhile, each session is forwarded as soon as it is in the table.
+    let is_down = !takes_over && left.is_nothing();
+    if let Some(restore) = restore.take_if(|_| !is_down) {
+        store.restore_sessions(&mut upf, restore)?;
+    }
     // Nothing is left to be made when packets wait for workers.
     let mut paths = paths(config, &ports, &node)?;
     let pins = ports.pin_tables(config, &store)?;
@@ -381,6 +386,12 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     let samples = config.ipfix.sample().map(PacketSamples::new);
     let next_path = || paths.pop().ok_or_else(no_path);
     let worker_set = context.start_sampled_workers(&config.base, queues, samples.as_ref(), next_path)?;
+    let exits = ports.take_over(pins, left, &mut upf)?;
+    store.take_place()?;
+    ports.watch(&node.settings, worker_set.inboxes())?;
+    if let Some(restore) = restore {
+        store.restore_sessions(&mut upf, restore)?;
+    }
     let flows = FlowExport::open(config, samples).into_diagnostic().wrap_err("ipfix.collectors")?;
     if flows.is_some() {
         upf.meter_flows();
@@ -389,8 +400,6 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
         .map(|socket| Exposure::start(&config.event_exposure, socket, context.notifier()))
         .transpose()
         .map_err(|why| miette!("{why}"))?;
-    let exits = ports.take_over(pins, left, &mut upf)?;
-    store.take_place()?;
     let (node_id, mut endpoint) = endpoint(config, upf, ports.features(), store.recovery_time)?;
     let procedures = ProcedureExport::start(&config.otlp, &node_id).map_err(|why| miette!("{why}"))?;
     if procedures.is_some() {
@@ -401,7 +410,6 @@ fn run(config: &UpfConfig, mut context: FunctionContext) -> miette::Result<()> {
     let notifier = context.notifier().clone();
     store.start(&mut endpoint, counts_in_memory, move || notifier.notify())?;
     exposure::restore(exposure.as_mut(), &subscriptions, &mut endpoint);
-    ports.watch(&node.settings, worker_set.inboxes())?;
     let board = ports.opened.board().clone();
     let workers = worker_set.counters();
     tracing::info!(

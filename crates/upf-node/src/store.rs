@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kaido_n4::Volume;
 use kaido_pfcp::{Endpoint, Instants};
 use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recorder, Recovery, StoreError};
-use kaido_upf::control::{CountersInUse, NoSession, Upf, recorded_volume};
+use kaido_upf::control::{ClaimedCounters, CountersInUse, NoSession, Upf, recorded_volume};
 use kaido_upf::usage::UsageSlot;
 use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
@@ -229,38 +229,50 @@ impl NodeStore {
         Ok(())
     }
 
-    /// Puts the sessions of before into the table. `counts_in_memory` says whether the node counts in the memory that it was
-    /// given; what was counted in the kernel, `left` knows.
-    pub(super) fn restore(
+    /// Takes the counters of sessions of before, before any record is put where one may be. `counts_in_memory` says whether the node
+    /// counts in the memory that it was given; what was counted in the kernel, `left` knows.
+    pub(super) fn restore_counters(
         &mut self,
         upf: &mut Upf,
         counts_in_memory: bool,
         left: &mut LeftBehind,
-    ) -> Result<(), StoreFault> {
-        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_mut()) else {
-            return Ok(());
+    ) -> Result<Option<RestoreUnderWay>, StoreFault> {
+        let Some((journal, recovery)) = self.journal.as_ref().zip(self.recovery.as_ref()) else {
+            return Ok(None);
         };
         let began = Instant::now();
         upf.record_by(journal.recorder());
-        let mut restoration = upf.restore();
-        let of_session =
-            |number: u64, error: NoSession| StoreFault::Record { what: format!("session {number}: {error}") };
         recovery.read(Kind::Pfd, |number, record| {
-            restoration
-                .take_in_pfd(number, record)
+            upf.take_in_pfd(number, record)
                 .map_err(|error| StoreFault::Record { what: format!("application {number}: {error}") })
         })?;
         let in_use = CountersInUse::of_two(|each| recovery.read_in_two(Kind::Session, each), of_session)?;
         let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
-        let claimed = restoration.claim_counters(in_use, |slot| {
+        let claimed = upf.claim_counters(in_use, |slot| {
             let recorded = counted.get(&slot).copied().unwrap_or_default();
             most(&recorded, &left.counted(slot))
         });
-        claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
+        let counters = claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
+        Ok(Some(RestoreUnderWay { began, counters }))
+    }
+
+    /// Puts the sessions of before into the table. Workers may run.
+    pub(super) fn restore_sessions(
+        &mut self,
+        upf: &mut Upf,
+        RestoreUnderWay { began, mut counters }: RestoreUnderWay,
+    ) -> Result<(), StoreFault> {
+        let Some(recovery) = self.recovery.as_mut() else { return Ok(()) };
+        let first = std::mem::take(&mut counters.recent);
+        let mut restoration = upf.restore(counters);
         let now = SystemTime::now();
         let source = &mut *recovery;
-        restoration.resume_all(move |each| source.read(Kind::Session, each), of_session, now)?;
+        restoration.resume_all(
+            move |each| source.read_with_first(Kind::Session, &first, each),
+            of_session,
+            now,
+        )?;
         let resumed = restoration.finish();
         recovery.read(Kind::Offset, |number, record| {
             upf.restore_usage_offsets(number, record).map_err(|error| of_session(number, error))
@@ -396,6 +408,18 @@ impl NodeStore {
             Err(error) => tracing::error!(%error, "the journal could not be brought to the disk"),
         }
     }
+}
+
+/// Sessions of before may come back.
+#[derive(Debug)]
+pub(super) struct RestoreUnderWay {
+    /// Since when.
+    began: Instant,
+    counters: ClaimedCounters,
+}
+
+fn of_session(number: u64, error: NoSession) -> StoreFault {
+    StoreFault::Record { what: format!("session {number}: {error}") }
 }
 
 /// What was recorded last of the usage counters.

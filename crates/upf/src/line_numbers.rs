@@ -8,12 +8,29 @@
 //! [`FreeSlots`](crate::usage), and what becomes of rules ([`crate::record`]).
 #![allow(unsafe_code, reason = "argued at each block")]
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use kaido_table::{Cells, LineSlab, LineValues};
+use kaido_table::{Atomics, Cells, LineSlab, LineValues};
+
+/// A usage counter as it lies: one cache line.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CounterLine {
+    /// Four counts and the three counts at which something is due.
+    pub(crate) counts: [AtomicU64; 7],
+    /// Marks.
+    pub(crate) marks: AtomicU32,
+    /// When it counted last.
+    pub(crate) used: AtomicU32,
+}
+
+const _: () = assert!(size_of::<CounterLine>() == 64);
+
+// SAFETY: nine numbers, one behind the other, which fill 64 octets: `repr(C)`.
+unsafe impl Atomics for CounterLine {}
 
 /// Usage counters among lines.
-pub(crate) fn counters(lines: LineSlab) -> Cells<[AtomicU64; 8]> {
+pub(crate) fn counters(lines: LineSlab) -> Cells<CounterLine> {
     // SAFETY: a usage slot has the number of a line that was taken for a counter, by `FreeSlots` of the same lines, or that was
     // claimed for one when the node began. Such a line is never given back: its slot is, to the next counter. Slots that come from
     // without, as those of a store do, are claimed before any is asked for. Nobody outside this crate can ask for a slot.

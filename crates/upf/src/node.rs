@@ -9,7 +9,7 @@ mod settings;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -244,6 +244,8 @@ pub struct Node {
     pub slow_path: SlowPathCounters,
     /// Shows the time that packets are stamped with.
     pub(crate) clock: Clock,
+    /// Whether sessions of before a restart are still on their way into the table.
+    restoring: AtomicBool,
     events: SyncSender<WorkerEvent>,
     /// Where the control side hears of events while it sleeps.
     listener: OnceLock<Arc<Notifier>>,
@@ -348,6 +350,7 @@ impl Node {
             slow_path: SlowPathCounters::default(),
             clock: Clock::new(),
             settings,
+            restoring: AtomicBool::new(false),
             events,
             listener: OnceLock::new(),
             notifiers: Mutex::default(),
@@ -380,6 +383,16 @@ impl Node {
         self.buffered.set_max(settings.buffer.bytes_max);
         self.live.set(settings);
         self.notify();
+    }
+
+    /// Says whether sessions of before a restart are still on their way into the table.
+    pub(crate) fn set_restoring(&self, restoring: bool) {
+        self.restoring.store(restoring, Ordering::Relaxed);
+    }
+
+    /// Whether a session that is not in the table may be one of before a restart.
+    pub(crate) fn is_restoring(&self) -> bool {
+        self.restoring.load(Ordering::Relaxed)
     }
 
     /// Sends an event to the control side; `false` when too many wait already.

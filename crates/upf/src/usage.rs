@@ -8,14 +8,15 @@ mod slots;
 
 use std::fmt;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kaido_table::{Cells, LineSlab, RegionError};
 use serde::{Deserialize, Serialize};
 
 use self::quotas::Quotas;
 pub(crate) use self::slots::FreeSlots;
-use crate::line_numbers;
+use crate::line_numbers::{self, CounterLine};
 use crate::ue::Direction;
 use kaido_n4::Volume;
 
@@ -23,13 +24,34 @@ use kaido_n4::Volume;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UsageSlot(pub u32);
 
+/// When something was used last, in seconds since 1970, as the clock said: what is later is known by it, and no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UsedAt(u32);
+
+impl UsedAt {
+    /// It was not, or nobody knows.
+    pub(crate) const NEVER: Self = Self(0);
+
+    pub(crate) fn of(at: SystemTime) -> Self {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u32::try_from(since.as_secs()).unwrap_or(u32::MAX))
+    }
+
+    /// So much later.
+    pub(crate) fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)))
+    }
+
+    /// The number of the step of so many seconds.
+    pub(crate) const fn step(self, seconds: u32) -> u32 {
+        self.0 / seconds
+    }
+}
+
 /// No limit set.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// A counter as it lies: one cache line.
-type Words = [AtomicU64; 8];
-
-/// Four counts, the three counts at which something is due, and marks.
+/// Four counts, the three counts at which something is due, marks, and when it counted last.
 #[derive(Clone, Copy, Debug)]
 struct Cell<'c> {
     uplink_bytes: &'c AtomicU64,
@@ -40,20 +62,19 @@ struct Cell<'c> {
     uplink_limit: &'c AtomicU64,
     downlink_limit: &'c AtomicU64,
     total_limit: &'c AtomicU64,
-    marks: &'c AtomicU64,
+    marks: &'c AtomicU32,
+    used: &'c AtomicU32,
 }
 
 /// A mark: a quota is used up, and what the counter counts is not forwarded.
-const EXHAUSTED: u64 = 1;
+const EXHAUSTED: u32 = 1;
 /// Above this bit of the marks stands the number of the counter's quotas; without any, zero.
-const QUOTAS_SHIFT: u32 = 32;
-
-const _: () = assert!(size_of::<Words>() == 64);
+const QUOTAS_SHIFT: u32 = 1;
 
 impl<'c> Cell<'c> {
     #[inline(always)]
-    const fn new(words: &'c Words) -> Self {
-        let [uplink_bytes, uplink_packets, downlink_bytes, downlink_packets, limits @ .., marks] = words;
+    const fn new(CounterLine { counts, marks, used }: &'c CounterLine) -> Self {
+        let [uplink_bytes, uplink_packets, downlink_bytes, downlink_packets, limits @ ..] = counts;
         let [uplink_limit, downlink_limit, total_limit] = limits;
         Self {
             uplink_bytes,
@@ -64,6 +85,7 @@ impl<'c> Cell<'c> {
             downlink_limit,
             total_limit,
             marks,
+            used,
         }
     }
 
@@ -148,7 +170,7 @@ pub trait OffloadedCounters: fmt::Debug + Send + Sync {
 /// All counters of the node.
 #[derive(Debug)]
 pub struct UsageCounters {
-    cells: Cells<Words>,
+    cells: Cells<CounterLine>,
     /// How many counters there may be.
     len: u32,
     quotas: Quotas,
@@ -170,13 +192,13 @@ impl UsageCounters {
     }
 
     /// Counters in memory that others count in too, eight words each. They are uplink bytes and packets, downlink bytes and
-    /// packets, then complements of the uplink, downlink and total byte counts at which a report is due, and one for marks.
-    /// All zero at first.
+    /// packets, then complements of the uplink, downlink and total byte counts at which a report is due, and one whose lower half
+    /// has marks. All zero at first.
     ///
     /// # Errors
     /// [`UnfitMemory`] when it does not begin and end with a cell.
     pub fn over(words: &'static [AtomicU64]) -> Result<Self, UnfitMemory> {
-        let cells: Cells<Words> = Cells::over(words).ok_or(UnfitMemory)?;
+        let cells: Cells<CounterLine> = Cells::over(words).ok_or(UnfitMemory)?;
         let len = cells.len();
         Ok(Self { cells, len, quotas: Quotas::new(len), offloaded: None, lines: None })
     }
@@ -229,6 +251,21 @@ impl UsageCounters {
             ),
         };
         crossed && self.crossed(slot)
+    }
+
+    /// Notes when a counter counted last, in a line that is being written to: sessions that were used last are the first to be
+    /// forwarded after a restart.
+    #[inline(always)]
+    pub(crate) fn touch(&self, slot: UsageSlot, at: UsedAt) {
+        self.cell(slot).used.store(at.0, Ordering::Relaxed);
+    }
+
+    /// When a counter counted last, in the memory that was given, before it is known whose counters are there.
+    pub(crate) fn used_at(&self, slot: UsageSlot) -> UsedAt {
+        if slot.0 >= self.cells.len() {
+            return UsedAt::NEVER;
+        }
+        UsedAt(self.cell(slot).used.load(Ordering::Relaxed))
     }
 
     /// Whether a quota of the counter is used up, and what it counts is to be stopped.
@@ -286,7 +323,7 @@ impl UsageCounters {
     pub(crate) fn set_limits(&self, slot: UsageSlot, limits: &Limits) {
         let cell = self.cell(slot);
         let number = self.quotas.set(cell.quotas(), limits.quotas);
-        let marks = u64::from(number) << QUOTAS_SHIFT | if limits.exhausted { EXHAUSTED } else { 0 };
+        let marks = number << QUOTAS_SHIFT | if limits.exhausted { EXHAUSTED } else { 0 };
         // Before the limits: who crosses one of these finds the quota behind it, and the mark that it sets stays.
         cell.marks.store(marks, Ordering::Relaxed);
         let nearest =
@@ -318,17 +355,17 @@ impl UsageCounters {
 
     /// Makes a counter of a slot that was just taken: nothing counted, no limits.
     fn begin(&self, slot: UsageSlot) {
-        for word in self.cells.get(slot.0) {
-            word.store(0, Ordering::Relaxed);
-        }
+        let CounterLine { counts, marks, used } = self.cells.get(slot.0);
+        counts.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        marks.store(0, Ordering::Relaxed);
+        used.store(0, Ordering::Relaxed);
     }
 
     /// Goes on in a counter of before a restart, from what it has counted, without limits.
     fn resume(&self, slot: UsageSlot) {
         let cell = self.cell(slot);
-        for word in [cell.uplink_limit, cell.downlink_limit, cell.total_limit, cell.marks] {
-            word.store(0, Ordering::Relaxed);
-        }
+        cell.limits().into_iter().for_each(|(limit, _)| limit.store(0, Ordering::Relaxed));
+        cell.marks.store(0, Ordering::Relaxed);
     }
 
     /// Has a counter that nobody counts in have at least so much.
@@ -397,7 +434,7 @@ impl UsageCounters {
 
 /// The usage counters of another process, in the memory that it counts in: see [`Node::over`](crate::node::Node::over).
 #[derive(Debug)]
-pub struct LeftUsage(Cells<Words>);
+pub struct LeftUsage(Cells<CounterLine>);
 
 impl LeftUsage {
     /// In a file.
@@ -420,8 +457,8 @@ impl LeftUsage {
 
 /// The number of a counter's quotas, by its marks.
 #[allow(clippy::cast_possible_truncation)] // The upper half.
-const fn quotas_of(marks: u64) -> u32 {
-    (marks >> QUOTAS_SHIFT) as u32
+const fn quotas_of(marks: u32) -> u32 {
+    marks >> QUOTAS_SHIFT
 }
 
 /// Adds to a count and returns what it is then.

@@ -233,7 +233,8 @@ pub fn measure_control(
         None => Node::new(settings.clone())?,
     };
     let mut upf = Upf::new(node.clone(), events, Vec::new())?;
-    upf.restore().claim_counters(CountersInUse::default(), |_| Volume::default())?;
+    let counters = upf.claim_counters(CountersInUse::default(), |_| Volume::default())?;
+    upf.restore(counters).finish();
     let allowed = allowed_cpus();
     let cpus = allowed.first_chunk().copied();
     let places = worker_places(plan.workers, &allowed);

@@ -77,7 +77,8 @@ pub use self::pool::{LeasesInUse, PreparedPools, UePool};
 use self::remote_fteids::RemoteFTeids;
 use self::resting::SessionFront;
 pub use self::restore::{
-    CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions, recorded_volume,
+    ClaimedCounters, CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions,
+    recorded_volume,
 };
 use self::ruleset::RuleSet;
 pub use self::search::{SessionFilter, SessionSearch};

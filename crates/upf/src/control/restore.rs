@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   CountersInUse::of, all ─▶ which counters are in use ─▶ claim_counters
-//!   resume_all             ─▶ UE addresses, policers, records, limits, timers
+//!   restore, resume_all    ─▶ UE addresses, policers, records, limits, timers
 //!
 //!   one thread     each of several, a batch at a time
 //!   read ────────▶ decode ─▶ compile, table: one at a time ─▶ pack: one at a time
 //! ```
 //! A batch stays with one thread, whose caches and heap have its sessions from the first to the last. Records are read twice: to
 //! keep them costs more where the host has yet to find the memory.
-//! Counters come first, as records are put where no counter is. What lives in workers alone is gone: packets that were
-//! buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
+//! Counters come first, as records are put where no counter is. From then on workers may run: a session is forwarded as soon as it is in
+//! the table. So those are put there first that were used last, as far as their counters say. What lives in workers alone is gone:
+//! packets that were buffered, applications and Ethernet addresses that were learned, the fill of token buckets.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
@@ -37,7 +39,7 @@ use super::tunnel_ends::remote_fteids;
 use crate::echo::EchoSettings;
 use crate::ids::{AppNumber, SessionIndex};
 use crate::node::{Node, WorkerEvent};
-use crate::usage::UsageSlot;
+use crate::usage::{UsageSlot, UsedAt};
 use kaido_n4::{Cause, ChooseOr, Rejection, Seid, UrrId, Volume};
 use kaido_store::{EachRecord, RecordBatch, Recorder, send_batches};
 
@@ -169,7 +171,8 @@ fn session_index(number: u64) -> Result<SessionIndex, NoSession> {
 pub struct CountersInUse {
     /// Sessions that were looked at.
     sessions: usize,
-    slots: Vec<UsageSlot>,
+    /// Each counter of each session.
+    slots: Vec<(UsageSlot, SessionIndex)>,
     /// Whether any session may use up a quota.
     may_stop: bool,
 }
@@ -209,12 +212,21 @@ impl CountersInUse {
     }
 
     fn look(&mut self, number: u64, record: &[u8]) -> Result<(), NoSession> {
-        let counters = PackedSessions::read_counters(session_index(number)?, record).ok_or(NoSession)?;
+        let index = session_index(number)?;
+        let counters = PackedSessions::read_counters(index, record).ok_or(NoSession)?;
         self.sessions += 1;
-        self.slots.extend(counters.slots);
+        self.slots.extend(counters.slots.into_iter().map(|slot| (slot, index)));
         self.may_stop |= counters.may_stop;
         Ok(())
     }
+}
+
+/// The counters of sessions of before a restart are taken: the sessions may come.
+#[derive(Debug)]
+pub struct ClaimedCounters {
+    /// The numbers of some sessions that are to come back before the others: those that were used last, the last first, as far as
+    /// counters say.
+    pub recent: Vec<u64>,
 }
 
 /// Sessions of before a restart on their way into the table.
@@ -224,39 +236,28 @@ pub struct Restoration<'u> {
     done: RestoredSessions,
 }
 
+/// Of so many sessions one at most comes back before others: its record is looked for by its number, which takes some times as long as to
+/// have it read behind its neighbour's.
+const RECENT_SHARE: usize = 8;
+/// What was used within so many seconds comes back in the order of numbers, in which records lie.
+const RECENT_STEP: u32 = 8;
+
+/// The numbers of up to `len` sessions that were used last, by when each of their counters was.
+fn recently_used(mut used: Vec<(UsedAt, SessionIndex)>, len: usize) -> Vec<u64> {
+    used.retain(|(at, _)| *at != UsedAt::NEVER);
+    // The last use of each session is the first of its own.
+    used.sort_unstable_by_key(|&(at, index)| (index, Reverse(at)));
+    used.dedup_by_key(|&mut (_, index)| index);
+    let order = |&(at, index): &(UsedAt, SessionIndex)| (Reverse(at.step(RECENT_STEP)), index);
+    if len < used.len() {
+        used.select_nth_unstable_by_key(len, order);
+        used.truncate(len);
+    }
+    used.sort_unstable_by_key(order);
+    used.into_iter().map(|(_, index)| index.0.into()).collect()
+}
+
 impl Restoration<'_> {
-    /// Takes in what an application is known by as it was recorded under a number.
-    ///
-    /// # Errors
-    /// [`NoSession`].
-    pub fn take_in_pfd(&mut self, number: u64, recorded: &[u8]) -> Result<(), NoSession> {
-        let number = AppNumber(u16::try_from(number).map_err(|_| NoSession)?);
-        let (id, pfd) = postcard::from_bytes(recorded).map_err(|_| NoSession)?;
-        self.upf.node.applications.take_in(number, id, pfd).then_some(()).ok_or(NoSession)
-    }
-
-    /// Takes the counters of all sessions, before any record is put where one may be. `counted` says what is known of a counter
-    /// whose memory has not outlived the process.
-    ///
-    /// # Errors
-    /// When there are not so many counters.
-    pub fn claim_counters(
-        &mut self,
-        CountersInUse { sessions, mut slots, may_stop }: CountersInUse,
-        mut counted: impl FnMut(UsageSlot) -> Volume,
-    ) -> io::Result<()> {
-        self.upf.remote_fteids.reserve(sessions);
-        slots.sort_unstable();
-        slots.dedup();
-        let usage = &self.upf.node.usage;
-        if may_stop {
-            usage.keep_quotas().map_err(io::Error::other)?;
-        }
-        self.upf.slots.claim(&slots, usage)?;
-        slots.iter().for_each(|&slot| usage.raise(slot, &counted(slot)));
-        Ok(())
-    }
-
     /// Puts all sessions into the table, of which `read` hands out the records. Other threads read, and do the same.
     ///
     /// # Errors
@@ -350,6 +351,7 @@ impl Restoration<'_> {
     /// All sessions are there.
     pub fn finish(self) -> RestoredSessions {
         self.upf.sessions.find_free();
+        self.upf.node.set_restoring(false);
         self.done
     }
 }
@@ -361,9 +363,45 @@ impl Upf {
         self.sessions.record_by(recorder);
     }
 
+    /// Takes in what an application is known by as it was recorded under a number.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub fn take_in_pfd(&mut self, number: u64, recorded: &[u8]) -> Result<(), NoSession> {
+        let number = AppNumber(u16::try_from(number).map_err(|_| NoSession)?);
+        let (id, pfd) = postcard::from_bytes(recorded).map_err(|_| NoSession)?;
+        self.node.applications.take_in(number, id, pfd).then_some(()).ok_or(NoSession)
+    }
+
+    /// Takes the counters of all sessions of before a restart, before any record is put where one may be. `counted` says what is known of
+    /// a counter whose memory has not outlived the process. From here on, until [`Restoration::finish`], nobody is told that a session
+    /// is not there.
+    ///
+    /// # Errors
+    /// When there are not so many counters.
+    pub fn claim_counters(
+        &mut self,
+        CountersInUse { sessions, slots: mut owned, may_stop }: CountersInUse,
+        mut counted: impl FnMut(UsageSlot) -> Volume,
+    ) -> io::Result<ClaimedCounters> {
+        self.remote_fteids.reserve(sessions);
+        owned.sort_unstable();
+        let mut slots: Vec<UsageSlot> = owned.iter().map(|&(slot, _)| slot).collect();
+        slots.dedup();
+        let usage = &self.node.usage;
+        if may_stop {
+            usage.keep_quotas().map_err(io::Error::other)?;
+        }
+        self.slots.claim(&slots, usage)?;
+        slots.iter().for_each(|&slot| usage.raise(slot, &counted(slot)));
+        let used = owned.into_iter().map(|(slot, index)| (usage.used_at(slot), index));
+        self.node.set_restoring(true);
+        Ok(ClaimedCounters { recent: recently_used(used.collect(), sessions / RECENT_SHARE) })
+    }
+
     /// Restores sessions of before a restart, before any is made. A node whose counters lie in a file is to go through this also
     /// if there was no session.
-    pub fn restore(&mut self) -> Restoration<'_> {
+    pub fn restore(&mut self, _counters: ClaimedCounters) -> Restoration<'_> {
         Restoration { upf: self, done: RestoredSessions::default() }
     }
 
@@ -441,6 +479,8 @@ impl Upf {
 
     /// Puts a session into the table, with the counters that it had.
     fn resume_session(&mut self, session: &mut Session, now: SystemTime) -> Result<(), Rejection> {
+        // Before a worker can count.
+        self.arm_counters(session, now);
         let Session { index, state, .. } = session;
         let index = *index;
         let monitors = self.monitors_of(index, &state.rules)?;
@@ -452,16 +492,21 @@ impl Upf {
         self.finish_policers(policers, &state.rules);
         self.keep_drop_counts(index, slots.drops);
         state.watches = self.begin_watches(index, &state.rules, slots.monitors, now);
+        self.set_times(session);
+        Ok(())
+    }
+
+    /// Has the counters of a session, which nobody counts in, go on from what was reported of them, up to their limits.
+    fn arm_counters(&self, session: &mut Session, now: SystemTime) {
         let usage = &self.node.usage;
-        for (id, meter) in &mut state.meters {
-            if let Some(urr) = state.rules.urrs.get(id) {
+        let SessionState { meters, rules, .. } = &mut session.state;
+        for (id, meter) in meters {
+            if let Some(urr) = rules.urrs.get(id) {
                 meter.raise_counter(usage);
                 meter.arm(urr, usage, now);
             }
         }
         session.arm_shared(usage, now);
-        self.set_times(session);
-        Ok(())
     }
 
     /// Ends a session that cannot be put into the table.

@@ -61,7 +61,7 @@ impl Worker {
         }
     }
 
-    /// A G-PDU of no session: its sender is told to forget the tunnel (TS 29.281 7.3.1).
+    /// A G-PDU of no session: its sender is told to forget the tunnel (TS 29.281 7.3.1), but not while that may be on its way back.
     #[cold]
     pub(super) fn unknown_teid(
         &mut self,
@@ -70,7 +70,7 @@ impl Worker {
         frame: Frame,
         out: &mut Output<'_>,
     ) {
-        if self.error_indications.admit(out.now()) {
+        if !self.node.is_restoring() && self.error_indications.admit(out.now()) {
             let indication = Message::ErrorIndication {
                 sequence: 0,
                 teid: outer.header.teid,

@@ -220,9 +220,7 @@ impl Worker {
         to: PortId,
     ) -> Exit {
         for &slot in meters.usage {
-            if node.usage.count(UsageSlot(slot), direction, total.into(), self.shared) {
-                self.threshold(record, UsageSlot(slot));
-            }
+            self.count_on(node, record, UsageSlot(slot), direction, total.into());
         }
         self.spend_rates(node, meters, direction, total, to)
     }
@@ -345,19 +343,22 @@ impl Worker {
     /// Counts a packet of a plain record.
     #[inline(always)]
     fn count_plain(&mut self, node: &Node, record: &Record, direction: Direction, total: u16) {
-        let slot = record.plain_usage();
-        if node.usage.count(slot, direction, total.into(), self.shared) {
+        self.count_on(node, record, record.plain_usage(), direction, total.into());
+    }
+
+    /// Counts a packet in a counter of a node.
+    #[inline(always)]
+    fn count_on(&mut self, node: &Node, record: &Record, slot: UsageSlot, direction: Direction, octets: u64) {
+        node.usage.touch(slot, self.used_at);
+        if node.usage.count(slot, direction, octets, self.shared) {
             self.threshold(record, slot);
         }
     }
 
     #[inline(always)]
     fn count_folded(&mut self, record: &Record, direction: Direction, total: u16) {
-        let shared = self.shared;
         if let [first, others @ ..] = record.folded_usage() {
-            if self.node.usage.count(UsageSlot(*first), direction, total.into(), shared) {
-                self.threshold(record, UsageSlot(*first));
-            }
+            self.count_in(record, UsageSlot(*first), direction, total.into());
             if !others.is_empty() {
                 self.count_others(record, others, direction, total);
             }
@@ -372,11 +373,17 @@ impl Worker {
     /// The counters behind the first.
     #[inline(never)]
     fn count_others(&mut self, record: &Record, others: &[u32], direction: Direction, total: u16) {
-        let shared = self.shared;
         for slot in others.iter().map(|&slot| UsageSlot(slot)) {
-            if self.node.usage.count(slot, direction, total.into(), shared) {
-                self.threshold(record, slot);
-            }
+            self.count_in(record, slot, direction, total.into());
+        }
+    }
+
+    /// As [`Worker::count_on`], on the worker's own node.
+    #[inline(always)]
+    pub(super) fn count_in(&mut self, record: &Record, slot: UsageSlot, direction: Direction, octets: u64) {
+        self.node.usage.touch(slot, self.used_at);
+        if self.node.usage.count(slot, direction, octets, self.shared) {
+            self.threshold(record, slot);
         }
     }
 

@@ -208,15 +208,12 @@ impl Worker {
     /// As [`Worker::count_octets`], and takes nothing from the token buckets.
     #[inline]
     pub(super) fn count_usage(&mut self, record: &Record, action: &Action, octets: usize, dropped: bool) {
-        let shared = self.shared;
         let (direction, octets) = (record.direction(), octets as u64);
         let not_counted = if dropped { CountScope::Passed } else { CountScope::Dropped };
         let mut apart = false;
         for (slot, what) in action.usage.iter().filter(|(_, what)| *what != not_counted) {
             apart |= what == CountScope::Dropped;
-            if self.node.usage.count(slot, direction, octets, shared) {
-                self.send_event(WorkerEvent::Threshold { session: record.session(), slot });
-            }
+            self.count_in(record, slot, direction, octets);
         }
         if apart {
             for slot in action.usage.of_passed() {

@@ -47,7 +47,7 @@ mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use kaido_engine::{
     BATCH_MAX, Batch, DropReason, DropTable, Frame, Function, NextHops, Notifier, Output, PendingQueue,
@@ -75,6 +75,7 @@ use crate::UpfDrop;
 use crate::node::{MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrder};
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
+use crate::usage::UsedAt;
 
 /// Questions about neighbours answered in place of who was asked, per second and worker.
 const PROXIED_PER_SECOND: u32 = 10_000;
@@ -142,6 +143,9 @@ struct Worker {
     /// When the worker's round began, and the same on the token buckets' clock.
     now: Instant,
     ticks: Ticks,
+    /// The same on the wall's clock, and what the worker knows it by.
+    used_at: UsedAt,
+    began: (Instant, UsedAt),
 }
 
 /// Where frames go that are the kernel's, and that it was not given when they came. Fragments alone are, rarely.
@@ -164,6 +168,7 @@ impl Path {
         }
         let limit = || RateLimit::new(settings.live.answers_per_second);
         let began = Instant::now();
+        let used_at = UsedAt::of(SystemTime::now());
         let worker = Worker {
             buffers: Buffers::new(node.clone()),
             pending: PendingQueue::default(),
@@ -193,6 +198,8 @@ impl Path {
             slow: node.slow_path.worker(),
             now: began,
             ticks: node.policers.ticks(began),
+            used_at,
+            began: (began, used_at),
             ports: Ports::new(&settings, node.ue_networks.clone()),
             prepared: PreparedTunnels::default(),
             next_hops,

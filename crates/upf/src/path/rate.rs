@@ -20,6 +20,8 @@ impl Worker {
     pub(super) fn begin_round(&mut self, now: Instant) {
         self.now = now;
         self.ticks = self.node.policers.ticks(now);
+        let (began, used_at) = self.began;
+        self.used_at = used_at.after(now.saturating_duration_since(began));
         if let Some(live) = self.node.live.newer_than(&mut self.live_generation) {
             self.obey(live);
         }

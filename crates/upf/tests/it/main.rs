@@ -30,6 +30,7 @@ mod qos;
 mod qos_monitoring;
 mod refusals;
 mod restart;
+mod restart_under_way;
 mod sdf_filters;
 mod search;
 mod session_usage;

@@ -16,31 +16,32 @@ use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, v4};
 use crate::smf_shapes::{free5gc, open5gs};
 
-fn memory() -> File {
+pub(crate) fn memory() -> File {
     memfd_create("usage", MemfdFlags::CLOEXEC).unwrap().into()
 }
 
 /// A user plane whose sessions are recorded, and what was recorded so far.
-struct Life {
-    rig: Rig,
+pub(crate) struct Life {
+    pub(crate) rig: Rig,
     recorder: Recorder,
-    memory: File,
-    kept: BTreeMap<u64, Vec<u8>>,
+    pub(crate) memory: File,
+    pub(crate) kept: BTreeMap<u64, Vec<u8>>,
     /// What sessions have carried beside what their counters say.
     offsets: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Life {
-    fn first() -> Self {
+    pub(crate) fn first() -> Self {
         let memory = memory();
         let mut rig = Rig::over(memory.try_clone().unwrap());
-        rig.upf.restore().claim_counters(CountersInUse::default(), |_| Volume::default()).unwrap();
+        let counters = rig.upf.claim_counters(CountersInUse::default(), |_| Volume::default());
+        rig.upf.restore(counters.unwrap()).finish();
         let recorder = Recorder::on();
         rig.upf.record_by(recorder.clone());
         Self { rig, recorder, memory, kept: BTreeMap::new(), offsets: BTreeMap::new() }
     }
 
-    fn read(&mut self) {
+    pub(crate) fn read(&mut self) {
         let mut batch = Vec::new();
         self.recorder.take(&mut batch);
         self.recorder.wrote_all();
@@ -72,8 +73,8 @@ impl Life {
             |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
             |_, error| error,
         );
-        let mut restoration = rig.upf.restore();
-        restoration.claim_counters(in_use.unwrap(), |slot| counted(slot.0)).unwrap();
+        let counters = rig.upf.claim_counters(in_use.unwrap(), |slot| counted(slot.0)).unwrap();
+        let mut restoration = rig.upf.restore(counters);
         let read = restoration.resume_all(
             |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
             |_, error| error,
@@ -350,7 +351,12 @@ fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
     // One in the second batch, and one in the last.
     for bad in [300, 949] {
         let mut rig = Rig::over(memory());
-        let mut restoration = rig.upf.restore();
+        let in_use = CountersInUse::of(
+            |each| life.kept.iter().try_for_each(|(&number, value)| each(number, value)),
+            |_, error| error,
+        );
+        let counters = rig.upf.claim_counters(in_use.unwrap(), |_| Volume::default());
+        let mut restoration = rig.upf.restore(counters.unwrap());
         let resumed = restoration.resume_all(
             |each| {
                 life.kept.iter().try_for_each(|(&number, value)| {
@@ -370,13 +376,17 @@ fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
 #[test]
 fn octets_that_are_no_session_are_refused() {
     let mut life = Life::first();
-    let mut restoration = life.rig.upf.restore();
-    for (number, record) in [(0, &[][..]), (0, &[0; 40]), (u64::MAX, &[1; 400])] {
+    let counters = life.rig.upf.claim_counters(CountersInUse::default(), |_| Volume::default());
+    let bad: [(u64, &[u8]); 3] = [(0, &[]), (0, &[0; 40]), (u64::MAX, &[1; 400])];
+    for (number, record) in bad {
+        assert_eq!(life.rig.upf.take_in_pfd(number, &record[..record.len().min(1)]), Err(NoSession));
+    }
+    let mut restoration = life.rig.upf.restore(counters.unwrap());
+    for (number, record) in bad {
         let in_use = CountersInUse::of(|each| each(number, record), |number, _| number);
         assert_eq!(in_use.unwrap_err(), number);
         let resumed = restoration.resume_all(|each| each(number, record), |number, _| number, now());
         assert_eq!(resumed, Err(number));
-        assert_eq!(restoration.take_in_pfd(number, &record[..record.len().min(1)]), Err(NoSession));
     }
     assert_eq!(restoration.finish().restored, 0);
     assert!(life.rig.upf.is_empty());

@@ -1,0 +1,159 @@
+//! Sessions on their way back after a restart, while packets come.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kaido_n4::{
+    ChooseOr, Establishment, FTeid, LocalFTeid, Modification, Seid, SessionService, Teid, Volume,
+};
+use kaido_upf::control::{CountersInUse, NoSession};
+
+use crate::fixture::packets::{downlink, udp, uplink};
+use crate::fixture::{N3, N6, Rig, SessionPlan, now, v4};
+use crate::restart::{Life, memory};
+
+type Kept = BTreeMap<u64, Vec<u8>>;
+
+fn teid(number: u32) -> u32 {
+    1000 + number
+}
+
+fn ue(number: u32) -> [u8; 4] {
+    let [.., high, low] = number.to_be_bytes();
+    [10, 60, high, low]
+}
+
+fn establishment(number: u32) -> Establishment {
+    let mut plan = SessionPlan::ipv4(0);
+    plan.ue.ipv4 = Some(ChooseOr::Given(ue(number).into()));
+    let fteid = FTeid { teid: Teid(teid(number)), ipv4: Some(v4("10.100.3.1")), ipv6: None };
+    plan.local = LocalFTeid::Given(fteid);
+    plan.establishment()
+}
+
+fn up(number: u32) -> Vec<u8> {
+    let [a, b, c, d] = ue(number);
+    uplink(teid(number), &udp(&format!("{a}.{b}.{c}.{d}"), "8.8.8.8", 72))
+}
+
+fn down(number: u32) -> Vec<u8> {
+    let [a, b, c, d] = ue(number);
+    downlink(&udp("8.8.8.8", &format!("{a}.{b}.{c}.{d}"), 72))
+}
+
+fn establish(life: &mut Life, count: u32) -> Vec<Seid> {
+    (0..count).map(|number| life.rig.upf.establish(&establishment(number), now()).unwrap().seid).collect()
+}
+
+fn in_use(kept: &Kept) -> CountersInUse {
+    let all = CountersInUse::of(
+        |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
+        |_, error| error,
+    );
+    all.unwrap()
+}
+
+#[test]
+fn those_that_were_used_last_are_the_first() {
+    let mut life = Life::first();
+    establish(&mut life, 40);
+    let began = Instant::now();
+    for (number, seconds) in [(5, 100), (33, 1000), (17, 300), (11, 200), (30, 301), (2, 50), (5, 900)] {
+        let at = began + Duration::from_secs(seconds);
+        assert_eq!(life.rig.pass_at(at, N3, &up(number)).len(), 1);
+        assert_eq!(life.rig.pass_at(at, N6, &down(number)).len(), 1);
+    }
+    life.read();
+    let Life { rig, memory, kept, .. } = life;
+    drop(rig);
+    for _ in 0..2 {
+        let mut rig = Rig::over(memory.try_clone().unwrap());
+        let first = rig.upf.claim_counters(in_use(&kept), |_| Volume::default()).unwrap().recent;
+        // An eighth of all; those of one time in the order of their numbers.
+        assert_eq!(first[..2], [33, 5]);
+        assert!(first[2..] == [17, 30, 11] || first[2..] == [30, 17, 11], "{first:?}");
+    }
+    let mut rig = Rig::over(self::memory());
+    let counters = rig.upf.claim_counters(in_use(&kept), |_| Volume::default());
+    assert_eq!(counters.unwrap().recent, [0; 0], "nobody knows");
+}
+
+#[test]
+fn a_session_is_forwarded_before_the_next_is_there_and_no_sender_is_told_to_forget_one() {
+    let mut life = Life::first();
+    establish(&mut life, 3);
+    life.read();
+    let Life { rig, memory, kept, .. } = life;
+    drop(rig);
+    let Rig { n3, n6, mut upf, mut worker, routes: _routes, .. } = Rig::over(memory);
+    let mut pass = |number| {
+        assert!(n3.send(up(number)));
+        while worker.step() > 0 {}
+        [&n3, &n6].map(|wire| std::iter::from_fn(|| wire.receive()).count())
+    };
+    let counters = upf.claim_counters(in_use(&kept), |_| Volume::default()).unwrap();
+    assert_eq!(pass(2), [0, 0]);
+    let mut restoration = upf.restore(counters);
+    restoration.resume_one(2, &kept[&2], now()).unwrap();
+    assert_eq!([pass(2), pass(0), pass(7)], [[0, 1], [0, 0], [0, 0]]);
+    restoration.resume_one(0, &kept[&0], now()).unwrap();
+    assert_eq!([pass(0), pass(1)], [[0, 1], [0, 0]]);
+    restoration.resume_one(1, &kept[&1], now()).unwrap();
+    assert_eq!(restoration.finish().restored, 3);
+    assert_eq!(pass(1), [0, 1]);
+    assert_eq!(pass(7), [1, 0], "an Error Indication: there is no such session");
+}
+
+/// Packets of a session come from the moment on at which it is in the table.
+#[test]
+fn what_passes_while_sessions_come_back_is_charged_once() {
+    const COUNT: u32 = 950;
+    let mut life = Life::first();
+    let seids = establish(&mut life, COUNT);
+    for number in 0..COUNT {
+        assert_eq!(life.rig.pass(N3, &up(number)).len(), 1);
+    }
+    let query = Modification { query_all_urrs: true, ..Modification::default() };
+    let reported = |upf: &mut kaido_upf::control::Upf, seid| {
+        let reports = upf.modify(seid, &query, now()).unwrap().usage_reports;
+        reports[0].volume.unwrap().uplink_packets
+    };
+    assert!(seids.iter().all(|&seid| reported(&mut life.rig.upf, seid) == 1));
+    life.read();
+    let Life { rig, kept, .. } = life;
+    drop(rig);
+    // What was counted is lost, so that each counter is to be raised to what was reported of it.
+    let Rig { n3, n6, mut upf, mut worker, routes: _routes, .. } = Rig::over(memory());
+    let counters = upf.claim_counters(in_use(&kept), |_| Volume::default()).unwrap();
+    let is_done = AtomicBool::new(false);
+    let passed = thread::scope(|scope| {
+        let packets = scope.spawn(|| {
+            let frames: Vec<_> = (0..COUNT).map(up).collect();
+            let mut passed = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                for some in frames.chunks(64) {
+                    some.iter().for_each(|frame| assert!(n3.send(frame.as_slice())));
+                    while worker.step() > 0 {}
+                    passed += std::iter::from_fn(|| n6.receive()).count();
+                }
+            }
+            passed as u64
+        });
+        let mut restoration = upf.restore(counters);
+        let resumed = restoration.resume_all(
+            |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
+            |_, error: NoSession| error,
+            now(),
+        );
+        resumed.unwrap();
+        assert_eq!(restoration.finish().restored, COUNT as usize);
+        is_done.store(true, Ordering::Relaxed);
+        packets.join().unwrap()
+    });
+    let charged: u64 = seids.iter().map(|&seid| reported(&mut upf, seid)).sum();
+    assert_eq!(charged, passed);
+    assert!(passed > 0);
+}
