@@ -81,7 +81,7 @@ def _build(top: str, arguments: Sequence[str], sources: Sequence[Path], levels: 
     (build / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
     subprocess.run([*COMPILE, "-I", build, "-o", build / "all.o", build / "all.cpp"], check=True)
     libraries = cocotb_tools.config.libs_dir
-    link = ["c++", "-pthread", "-o", build / top, build / "all.o", *_library()]
+    link: list[str | Path] = ["c++", "-pthread", "-o", build / top, build / "all.o", *_library()]
     link += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"]
     subprocess.run(link, check=True)
 
@@ -89,7 +89,7 @@ def _build(top: str, arguments: Sequence[str], sources: Sequence[Path], levels: 
 def run(
     top: str,
     sources: Sequence[str],
-    module: str,
+    module: str | Sequence[str],
     parameters: Mapping[str, int],
     *,
     build_args: Sequence[str] = (),
@@ -97,7 +97,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     plusargs: Sequence[str] = (),
 ) -> None:
-    """Runs the tests of `module`, or those that `KAIDO_HDL_TESTS` names, on a core; one that fails raises.
+    """Runs the tests of modules, or those that `KAIDO_HDL_TESTS` names, on a core; one that fails raises.
 
     Signals of so many `levels` of modules are visible.
     """

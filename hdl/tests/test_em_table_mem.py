@@ -9,6 +9,8 @@ import heapq
 import os
 import random
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import cocotb
 import pytest
@@ -19,25 +21,29 @@ from sim import run, sizes
 SLOT_W = int(os.environ.get("KAIDO_HDL_SLOT_W", "6"))
 KEY_W, VAL_W, ADDR_W, LINE_N = 32, 64, 6, 4
 ENTRY_W = 1 + KEY_W + VAL_W
+#: Keys and values of a line, or places without any.
+Line = list[tuple[int, int] | None]
 
 
 class Memory:
     """Two halves of lines; a line is a list of (key, value) or None."""
 
-    def __init__(self, dut, seed: int):
+    def __init__(self, dut: Any, seed: int) -> None:
+        """Without entries."""
         self.dut, self.rng = dut, random.Random(seed)
-        self.lines = [[[None] * LINE_N for _ in range(1 << ADDR_W)] for _ in range(2)]
+        self.lines: list[list[Line]] = [[[None] * LINE_N for _ in range(1 << ADDR_W)] for _ in range(2)]
         self.rows = [[self.rng.getrandbits(ADDR_W) for _ in range(KEY_W)] for _ in range(2)]
         self.latency = (20, 20)
         self.stall = 0.0
         self.now = 0
-        self.want = lambda: None
+        self.want: Callable[[], int | None] = lambda: None
         self.errors: list[str] = []
         self.misses = self.answers = 0
-        self.expect: deque = deque()  # (key, allowed values)
+        self.expect: deque[tuple[int, set[int]]] = deque()  # (key, allowed values)
         self.values: dict[int, set[int]] = {}
 
     def place(self, half: int, key: int) -> int:
+        """The line of a key in a half."""
         h = 0
         for bit in range(KEY_W):
             if key >> bit & 1:
@@ -45,21 +51,24 @@ class Memory:
         return h
 
     def word(self, half: int, addr: int) -> int:
+        """The bits of a line."""
         out = 0
         for i, entry in enumerate(self.lines[half][addr]):
             if entry:
                 out |= (1 << (KEY_W + VAL_W) | entry[0] << VAL_W | entry[1]) << (i * ENTRY_W)
         return out
 
-    def find(self, key: int):
+    def find(self, key: int) -> tuple[int, Line, int]:
+        """Where a key is that is there."""
         for half in (0, 1):
             line = self.lines[half][self.place(half, key)]
             for i, entry in enumerate(line):
                 if entry and entry[0] == key:
                     return half, line, i
-        return None
+        raise KeyError(key)
 
     def add(self, key: int, value: int) -> bool:
+        """Puts an entry where there is room; whether there was."""
         for half in self.rng.sample([0, 1], 2):
             line = self.lines[half][self.place(half, key)]
             if None in line:
@@ -69,8 +78,9 @@ class Memory:
         return False
 
     async def run(self) -> None:
+        """One turn a clock."""
         dut = self.dut
-        due: list[list] = [[], []]
+        due: list[list[tuple[int, int, int, int]]] = [[], []]  # when, serial number, tag, line
         serial = 0
         while True:
             await FallingEdge(dut.clk)
@@ -102,7 +112,7 @@ class Memory:
             taken = want is not None and dut.lk_ready.value
             rd = int(dut.rd_valid.value)
             assert rd == (3 if taken else 0)
-            if taken:
+            if want is not None and taken:
                 self.expect.append((want, self.values.get(want, set())))
                 for c in (0, 1):
                     serial += 1
@@ -111,7 +121,8 @@ class Memory:
                     heapq.heappush(due[c], (self.now + self.rng.randint(*self.latency), serial, tag, addr))
 
 
-async def start(dut) -> Memory:
+async def start(dut: Any) -> Memory:
+    """The part after reset."""
     m = Memory(dut, int(os.environ.get("KAIDO_HDL_SEED", "1")))
     for name in ("lk_valid", "lk_key", "lk_line", "rd_ready", "line_valid", "line_tag", "line_data"):
         getattr(dut, name).value = 0
@@ -125,7 +136,7 @@ async def start(dut) -> Memory:
 
 
 @cocotb.test()
-async def answers(dut):
+async def answers(dut: Any) -> None:
     """Random latency and back-pressure: order and values are right; updates are seen old or new."""
     m = await start(dut)
     keys = [m.rng.getrandbits(KEY_W) for _ in range(300)]
@@ -146,10 +157,10 @@ async def answers(dut):
 
 
 @cocotb.test()
-async def moves(dut):
+async def moves(dut: Any) -> None:
     """Moves between the halves: no miss with the wait for the lookups in flight, misses without."""
     m = await start(dut)
-    held = []
+    held: list[int] = []
     while len(held) < 180:
         key = m.rng.getrandbits(KEY_W)
         if m.add(key, m.rng.getrandbits(VAL_W)):
@@ -187,7 +198,7 @@ async def moves(dut):
 
 
 @cocotb.test()
-async def rate(dut):
+async def rate(dut: Any) -> None:
     """Lookups a clock over latency."""
     m = await start(dut)
     keys = [m.rng.getrandbits(KEY_W) for _ in range(200)]
