@@ -79,7 +79,10 @@
     count_ok = used == entries && ID_W'(engine.tail - engine.head) == ID_W'(ENTRIES - used);
   end
   logic sound, idle;
-  assign sound = places_ok && single_ok && ids_ok && count_ok;
+  // The engine takes the key of an operation together with what the ways give, which is zero then.
+  logic zero_ok;
+  assign zero_ok = {b_valid, b_epoch, b_id, b_key} == '0;
+  assign sound = places_ok && single_ok && ids_ok && count_ok && zero_ok;
   assign idle  = engine.state == 5'd0;
 
   logic held_valid = 1'b0;  // an operation runs
@@ -185,6 +188,7 @@
         as_single : assert (single_ok);
         as_ids : assert (ids_ok);
         as_count : assert (count_ok);
+        if (live) as_zero : assert (zero_ok);
       end
       // At each clock: one copy, or copies that are equal, and only while an entry moves.
       if (live) begin

@@ -34,8 +34,8 @@ MUTANTS = [
     (
         "hash_low_rank",
         "em_engine",
-        "assign ld_row  = op_arg[IDX_W-1:0];",
-        "assign ld_row  = op_arg[IDX_W-1:0] & IDX_W'(31);",
+        "assign row      = op_arg[IDX_W-1:0];",
+        "assign row      = op_arg[IDX_W-1:0] & IDX_W'(31);",
         "fill hash_rows",
     ),
     (
@@ -55,15 +55,15 @@ MUTANTS = [
     (
         "hash_row_lost",
         "em_engine",
-        "hkey  <= '0;\n                state",
-        "hkey  <= '1;\n                state",
+        "if (in_row && !row_chunk[c] || state == IDLE && op_code == OP_ROW) hkey",
+        "if (in_row && !row_chunk[c]) hkey",
         "hash_rows",
     ),
     (
         "move_breaks_first",
         "em_engine",
-        "state     <= moving ? MOVE : HASH;",
-        "state     <= moving ? GONE : HASH;",
+        "sel_new ? WRITE : MOVE;",
+        "sel_new ? WRITE : GONE;",
         "moves proof:core_path",
     ),
     (
@@ -76,8 +76,8 @@ MUTANTS = [
     (
         "move_loses_key",
         "em_engine",
-        "dst_way <= node_way;\n        dst_idx <= node_idx;\n        sel_new",
-        "dst_way <= push_way;\n        dst_idx <= node_idx;\n        sel_new",
+        "dst_way <= node_way;\n        sel_new",
+        "dst_way <= push_way;\n        sel_new",
         "fill moves",
     ),
     (
@@ -101,12 +101,33 @@ MUTANTS = [
         "assign push = state == PUSH && !searching && ",
         "fill",
     ),
+    (
+        "node_with_other_ways",
+        "em_engine",
+        "state == NODE_READ && node_way[w]);",
+        "state == NODE_READ);",
+        "fill moves",
+    ),
+    (
+        "reads_not_zero",
+        "em_engine",
+        "state == COMPARE || state == NODE_READ",
+        "state == COMPARE || state == IDLE || state == NODE_READ",
+        "random_operations",
+    ),
+    (
+        "root_key_not_back",
+        "em_engine",
+        "assign of_op   = state == IDLE || state == MOVE;",
+        "assign of_op   = state == IDLE;",
+        "fill moves",
+    ),
     ("root_limit", "em_engine", "node < QUEUE_W'(WAYS) ?", "node <= QUEUE_W'(WAYS) ?", "fill moves"),
     (
         "entry_number_moves_wrong",
         "em_engine",
-        "NODE_KEY: begin\n        hkey      <= HKEY_W'(sel_key);\n        ent_epoch <= sel_epoch;",
-        "NODE_KEY: begin\n        hkey      <= HKEY_W'(sel_key);\n        ent_epoch <= !sel_epoch;",
+        "NODE_KEY: begin\n        ent_epoch <= sel_epoch;",
+        "NODE_KEY: begin\n        ent_epoch <= !sel_epoch;",
         "moves fill",
     ),
     (
@@ -151,15 +172,15 @@ MUTANTS = [
     (
         "row_while_live",
         "em_engine",
-        "if (live) status <= ST_DENIED;\n              else begin\n                hkey",
-        "if (1'b0) status <= ST_DENIED;\n              else begin\n                hkey",
+        "if (live) status <= ST_DENIED;\n              else state <= op_arg",
+        "if (1'b0) status <= ST_DENIED;\n              else state <= op_arg",
         "registers",
     ),
     (
         "clear_one_short",
         "em_engine",
-        "if (count == CNT_W'(ENTRIES - 1)) state",
-        "if (count == CNT_W'(ENTRIES - 2)) state",
+        "if (tail == ID_W'(ENTRIES - 1)) state",
+        "if (tail == ID_W'(ENTRIES - 2)) state",
         "fill registers proof:core_base",
     ),
     ("reset_keeps_entries", "em_engine", "      state    <= CLEAR;\n", "      state    <= IDLE;\n", "resets"),
@@ -175,8 +196,8 @@ MUTANTS = [
     (
         "stale_word_used",
         "em_lookup",
-        "q_valid[w] && !meets[w];",
-        "q_valid[w];",
+        "if (!q_valid[w] || meets[w])",
+        "if (!q_valid[w])",
         "moves random_operations proof:core_step",
     ),
     (
@@ -189,16 +210,16 @@ MUTANTS = [
     (
         "key_byte_ignored",
         "em_lookup",
-        "hits[w]  = c_used[w] && &c_eq[w];",
-        "hits[w]  = c_used[w] && &(c_eq[w] | GROUPS'(2));",
+        "hits[w]  = &c_eq[w];",
+        "hits[w]  = &(c_eq[w] | GROUPS'(2));",
         "fill random_operations proof:core_step",
     ),
     (
         "engine_key_byte_ignored",
         "em_engine",
-        "hit[w] = eq_used[w] && &eq[w];",
-        "hit[w] = eq_used[w] && &(eq[w] | GROUPS'(1));",
-        "random_operations fill",
+        "<= differ[w][8*g+:8] == '0;",
+        "<= g == 1 || differ[w][8*g+:8] == '0;",
+        "near_keys",
     ),
     (
         "late_length",
@@ -214,7 +235,13 @@ MUTANTS = [
         "c_epoch[w] <= q_epoch[0];",
         "lives random_operations",
     ),
-    ("counter_adds_two", "em_counters", "s_pkts + PKT_W'(1)", "s_pkts + PKT_W'(2)", "counters"),
+    (
+        "counter_adds_two",
+        "em_counters",
+        "s_pkts + PKT_W'(s_hit)",
+        "s_pkts + (PKT_W'(s_hit) << 1)",
+        "counters",
+    ),
     (
         "bytes_one_less",
         "em_counters",
@@ -253,8 +280,8 @@ MUTANTS = [
     (
         "old_epoch_counts",
         "em_counters",
-        "end else if (q_epoch != r_epoch) begin",
-        "end else if (1'b0) begin",
+        "&& q_epoch != r_epoch;",
+        "&& 1'b0;",
         "lives random_operations",
     ),
     (
@@ -349,7 +376,7 @@ def apply(name: str, rtl: Path) -> None:
             ("|| state == MOVE;", "|| state == MOVE || state == GONE;"),
             ("assign wr_valid  = !clr", "assign wr_valid  = state != GONE && state != GONE_GAP && !clr"),
             ("table_write && dst_way[w]", "table_write && (state == GONE ? node_way[w] : dst_way[w])"),
-            ("own_idx = dst_idx;", "own_idx = state == GONE ? node_idx : dst_idx;"),
+            ("clr || state == NODE_READ;", "clr || state == NODE_READ || state == GONE;"),
         ):
             assert a in text, a
             text = text.replace(a, b, 1)

@@ -49,10 +49,9 @@ module em_core
 
   logic [WAYS-1:0][IDX_W-1:0] lk_idx, way_idx, hash_idx;
   logic [HKEY_W-1:0]          hash_key;
-  logic [WAYS-1:0]            ld_way, way_we;
+  logic [WAYS-1:0]            ld_way, way_we, way_zero;
   logic [CHUNKS-1:0]          ld_chunk;
-  logic                       ld_zero;
-  logic [IDX_W-1:0]           ld_row;
+  logic [IDX_W-1:0]           ld_word;
   logic                       wr_valid, wr_epoch, val_we, cnt_valid, cnt_epoch, ctl_epoch, cnt_match, clr;
   logic [ID_W-1:0]            wr_id, clr_id, val_addr;
   logic [KEY_W-1:0]           wr_key;
@@ -70,8 +69,7 @@ module em_core
       .b_idx(hash_idx),
       .ld_way,
       .ld_chunk,
-      .ld_zero,
-      .ld_row
+      .ld_word
   );
 
   for (genvar w = 0; w < WAYS; w++) begin : g_way
@@ -81,6 +79,7 @@ module em_core
         .a_q   ({a_valid[w], a_epoch[w], a_id[w], a_key[w]}),
         .b_addr(way_idx[w]),
         .b_we  (way_we[w]),
+        .b_zero(way_zero[w]),
         .b_d   ({wr_valid, wr_epoch, wr_id, wr_key}),
         .b_q   ({b_valid[w], b_epoch[w], b_id[w], b_key[w]})
     );
@@ -92,6 +91,7 @@ module em_core
       .a_q   (val_q),
       .b_addr(wr_id),
       .b_we  (val_we),
+      .b_zero(1'b0),
       .b_d   (op_value),
       .b_q   (op_rvalue)
   );
@@ -132,8 +132,8 @@ module em_core
   ) engine (
       .clk, .rst, .live, .used,
       .op_valid, .op_code, .op_key, .op_arg, .op_done, .op_status, .op_id,
-      .hash_key, .hash_idx, .ld_way, .ld_chunk, .ld_zero, .ld_row,
-      .way_idx, .way_we, .wr_valid, .wr_epoch, .wr_id, .wr_key,
+      .hash_key, .hash_idx, .ld_way, .ld_chunk, .ld_word,
+      .way_idx, .way_we, .way_zero, .wr_valid, .wr_epoch, .wr_id, .wr_key,
       .q_valid(b_valid), .q_epoch(b_epoch), .q_id(b_id), .q_key(b_key),
       .val_we, .cnt_epoch(ctl_epoch), .cnt_match, .clr, .clr_id
   );

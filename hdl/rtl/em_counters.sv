@@ -31,7 +31,7 @@ module em_counters #(
 
   // r_: word read. s_: operand in a register, sum, write. last_: the sum written before.
   logic              r_hit, r_epoch, s_hit, s_epoch, last_epoch;
-  logic              forward_sum, forward_last, ctl_forward;
+  logic              forward_sum, forward_last, ctl_forward, is_stale;
   logic [  ID_W-1:0] r_id, s_id;
   logic [ LEN_W-1:0] r_len, s_len;
   logic [ PKT_W-1:0] q_pkts, pkts, s_pkts, sum_pkts, last_pkts, c_pkts;
@@ -43,7 +43,8 @@ module em_counters #(
 
   assign we    = s_hit || clr;
   assign waddr = clr ? clr_id : s_id;
-  assign word  = clr ? {1'b1, {(W - 1) {1'b0}}} : {s_epoch, sum_pkts, sum_bytes};
+  // The sum is zero without a hit.
+  assign word  = {clr || s_epoch, sum_pkts, sum_bytes};
 
   em_ram_sdp #(.W (W), .AW(ID_W)) ram_hit (
       .clk,
@@ -63,6 +64,9 @@ module em_counters #(
       .d    (word)
   );
 
+  // A word of another epoch is cleared by the reset of the operand's register: a multiplexer less.
+  assign is_stale = !forward_sum && !forward_last && q_epoch != r_epoch;
+
   always_comb begin
     pkts  = q_pkts;
     bytes = q_bytes;
@@ -72,13 +76,10 @@ module em_counters #(
     end else if (forward_last) begin
       pkts  = last_pkts;
       bytes = last_bytes;
-    end else if (q_epoch != r_epoch) begin
-      pkts  = '0;
-      bytes = '0;
     end
   end
 
-  assign sum_pkts  = s_pkts + PKT_W'(1);
+  assign sum_pkts  = s_pkts + PKT_W'(s_hit);
   assign sum_bytes = s_bytes + BYTE_W'(s_len);
 
   always_ff @(posedge clk) begin
@@ -96,6 +97,8 @@ module em_counters #(
     s_len   <= r_len;
     s_pkts  <= pkts;
     s_bytes <= bytes;
+    if (is_stale) {s_pkts, s_bytes} <= '0;
+    if (!r_hit || rst) {s_pkts, s_bytes, s_len} <= '0;
     if (rst) {r_hit, s_hit} <= '0;
   end
 

@@ -39,11 +39,11 @@ module em_engine
     input  logic [WAYS-1:0][IDX_W-1:0] hash_idx,
     output logic [WAYS-1:0]            ld_way,
     output logic [CHUNKS-1:0]          ld_chunk,
-    output logic                       ld_zero,
-    output logic [IDX_W-1:0]           ld_row,
+    output logic [IDX_W-1:0]           ld_word,
     // Way RAMs, port B.
     output logic [WAYS-1:0][IDX_W-1:0] way_idx,
     output logic [WAYS-1:0]            way_we,
+    output logic [WAYS-1:0]            way_zero,  // a read gives zero
     output logic                       wr_valid,
     output logic                       wr_epoch,
     output logic [ID_W-1:0]            wr_id,
@@ -62,7 +62,6 @@ module em_engine
   localparam int unsigned ENTRIES = WAYS << IDX_W;
   localparam int unsigned NODES = 1 << QUEUE_W;
   localparam int unsigned GROUPS = (KEY_W + 7) / 8;
-  localparam int unsigned CNT_W = ID_W > CHUNK_W ? ID_W : CHUNK_W;
   // Clocks from the write that removes an entry to the last counter write of a lookup that saw it
   // are 4; a lookup that came in before CLEAR is through after 7.
   localparam logic [3:0] DRAIN = 4'd3;
@@ -98,16 +97,15 @@ module em_engine
   state_t                     state;
   logic [HKEY_W-1:0]          hkey;
   logic [3:0]                 timer;
-  logic [CNT_W-1:0]           count;  // CLEAR: entry; ROW: word of the table
+  logic [7:0]                 count;  // ROW: word of the table that is read
   logic                       searching, moving;
   status_t                    status;
 
   // The entry at hand: the hit, or the entry that moves.
   logic                       ent_epoch;
   logic [ID_W-1:0]            ent_id;
-  // Where the next write goes.
+  // The way of the next write; its bucket is that of the key at hand.
   logic [WAYS-1:0]            dst_way;
-  logic [IDX_W-1:0]           dst_idx;
   logic                       sel_new;
 
   // Search queue: node = {parent, way, bucket}. Nodes 0..WAYS-1 are the places of the new key.
@@ -133,7 +131,6 @@ module em_engine
   logic                        sel_epoch;
   logic [ID_W-1:0]             sel_id;
   logic [KEY_W-1:0]            sel_key;
-  logic [IDX_W-1:0]            place_idx;
 
   logic [WAYS-1:0][8*GROUPS-1:0] differ;
 
@@ -141,26 +138,26 @@ module em_engine
     for (int unsigned w = 0; w < WAYS; w++)
       for (int unsigned g = 0; g < GROUPS; g++) eq[w][g] <= differ[w][8*g+:8] == '0;
     eq_used <= q_valid;
+    for (int unsigned w = 0; w < WAYS; w++) if (!q_valid[w]) eq[w][0] <= 1'b0;
   end
 
   always_comb begin
     for (int unsigned w = 0; w < WAYS; w++) begin
       differ[w] = (8 * GROUPS)'(q_key[w] ^ hkey[KEY_W-1:0]);
-      hit[w] = eq_used[w] && &eq[w];
+      hit[w] = &eq[w];
     end
     free = ~eq_used & (eq_used + WAYS'(1));  // the lowest zero
     place = |hit && !searching ? hit : free;
-    sel = state == NODE_KEY ? node_way : hit;
+    // Of a node, the other ways are zero.
+    sel = hit | {WAYS{state == NODE_KEY}};
     sel_epoch = 1'b0;
     sel_id = '0;
     sel_key = '0;
-    place_idx = '0;
     push_idx = '0;
     for (int unsigned w = 0; w < WAYS; w++) begin
       sel_epoch |= q_epoch[w] && sel[w];
       sel_id |= q_id[w] & {ID_W{sel[w]}};
-      sel_key |= q_key[w] & {KEY_W{node_way[w]}};
-      place_idx |= hash_idx[w] & {IDX_W{place[w]}};
+      sel_key |= q_key[w];
       push_idx |= hash_idx[w] & {IDX_W{push_way[w]}};
     end
   end
@@ -169,28 +166,27 @@ module em_engine
   logic table_write;
   assign table_write = state == WRITE && (sel_new || op_code == OP_DELETE) || state == MOVE;
   assign clr         = state == CLEAR;
-  assign clr_id      = count[ID_W-1:0];
+  assign clr_id      = tail;
   assign hash_key    = hkey;
 
   // Address of port B: one of the engine's own for all ways, or the buckets of the key at hand.
   logic [IDX_W-1:0] own_idx;
   logic             own;
-  assign own = clr || table_write || state == NODE_READ || state == NODE_KEY;
+  assign own     = clr || state == NODE_READ;
+  assign own_idx = clr ? tail[IDX_W-1:0] : node_idx;
 
   always_comb begin
-    own_idx = dst_idx;
-    if (clr) own_idx = count[IDX_W-1:0];
-    else if (!table_write) own_idx = node_idx;
     for (int unsigned w = 0; w < WAYS; w++) begin
-      way_we[w]  = clr || table_write && dst_way[w];
-      way_idx[w] = own ? own_idx : hash_idx[w];
+      way_we[w]   = clr || table_write && dst_way[w];
+      way_idx[w]  = own ? own_idx : hash_idx[w];
+      way_zero[w] = !(state == READ || state == COMPARE || state == NODE_READ && node_way[w]);
     end
   end
 
   assign wr_valid  = !clr && op_code != OP_DELETE;
   assign wr_epoch  = sel_new ? free_epoch : ent_epoch;
   assign wr_id     = sel_new ? free_id : ent_id;
-  assign wr_key    = sel_new ? op_key : hkey[KEY_W-1:0];
+  assign wr_key    = hkey[KEY_W-1:0];
   assign val_we    = state == WRITE && op_code != OP_DELETE;
   assign cnt_epoch = ent_epoch;
   assign op_done   = state == DONE;
@@ -198,22 +194,40 @@ module em_engine
   assign op_id     = wr_id;
 
   // ---- hash rows -----------------------------------------------------------------------------
-  logic [HKEY_W-1:0] row_key;
+  // A row makes words of the table of its byte: word[count + 2**bit] = word[count] ^ row, for each count below 2**bit. The key at
+  // hand is zero but for this byte. Rows come in ascending order of key bits; before the first, word 0 of all tables of its way
+  // is set to 0.
   logic [CHUNKS-1:0] row_chunk;
-  logic [2:0]        row_bit;
-  assign row_bit = op_arg[26:24];
-  assign ld_row  = op_arg[IDX_W-1:0];
-  assign ld_zero = state == ROW_ZERO;
+  logic [WAYS-1:0]   row_way;
+  logic [7:0]        row_bit, row_word;
+  logic [IDX_W-1:0]  row;
+  logic              in_row;
+  assign row_bit  = 8'd1 << op_arg[26:24];
+  assign row      = op_arg[IDX_W-1:0];
+  assign row_word = (count | row_bit & {8{state == ROW_XOR}}) & {8{in_row}};
+  assign in_row   = state == ROW_KEY || state == ROW_XOR;
+  assign ld_word  = state == ROW_ZERO ? '0 : push_idx ^ row;
 
   always_comb begin
-    row_key = '0;
-    for (int unsigned c = 0; c < CHUNKS; c++) begin
-      row_chunk[c] = op_arg[31:27] == 5'(c);
-      if (row_chunk[c]) row_key[c*CHUNK_W+:CHUNK_W] = count[CHUNK_W-1:0];
-    end
-    for (int unsigned w = 0; w < WAYS; w++)
-      ld_way[w] = (state == ROW_ZERO || state == ROW_WRITE) && op_arg[23:20] == 4'(w);
-    ld_chunk = ld_zero ? '1 : row_chunk;
+    for (int unsigned c = 0; c < CHUNKS; c++) row_chunk[c] = op_arg[31:27] == 5'(c);
+    for (int unsigned w = 0; w < WAYS; w++) row_way[w] = op_arg[23:20] == 4'(w);
+    ld_way   = push_way & {WAYS{state == ROW_ZERO || state == ROW_WRITE}};
+    ld_chunk = row_chunk | {CHUNKS{state == ROW_ZERO}};
+  end
+
+  // ---- key at hand -----------------------------------------------------------------------------
+  // That of the operation, of a node, or a word of a row. But of a node `sel_key` is zero here, so no multiplexer is needed.
+  logic             of_op;
+  logic [KEY_W-1:0] own_key;
+  assign of_op   = state == IDLE || state == MOVE;
+  assign own_key = op_key & {KEY_W{of_op}} | sel_key;
+
+  always_ff @(posedge clk) begin
+    if (of_op || state == NODE_KEY || in_row)
+      for (int unsigned c = 0; c < CHUNKS; c++) begin
+        hkey[c*CHUNK_W+:CHUNK_W] <= CHUNK_W'(HKEY_W'(own_key) >> c * CHUNK_W) | row_word[CHUNK_W-1:0];
+        if (in_row && !row_chunk[c] || state == IDLE && op_code == OP_ROW) hkey[c*CHUNK_W+:CHUNK_W] <= '0;
+      end
   end
 
   // ---- queue and free list -------------------------------------------------------------------
@@ -239,19 +253,22 @@ module em_engine
       .raddr(head),
       .q    ({free_epoch, free_id}),
       .we   (clr || op_done && removed),
-      .waddr(clr ? clr_id : tail),
+      .waddr(tail),
       .d    (clr ? {1'b0, clr_id} : {ent_epoch ^ cnt_match, ent_id})
   );
 
   function automatic logic [ID_W-1:0] next_id(input logic [ID_W-1:0] id);
-    next_id = id == ID_W'(ENTRIES - 1) ? '0 : id + ID_W'(1);
+    next_id = id + ID_W'(1);
+    if ($countones(ENTRIES) != 1 && id == ID_W'(ENTRIES - 1)) next_id = '0;
   endfunction
 
   always_ff @(posedge clk) begin
     if (clr) begin
       head <= '0;
-      tail <= '0;
+      tail <= next_id(tail);
       used <= '0;
+    end else if (state == CLEAR_WAIT) begin
+      tail <= '0;
     end else if (op_done && inserted) begin
       head <= next_id(head);
       used <= used + (ID_W + 1)'(1);
@@ -259,14 +276,17 @@ module em_engine
       tail <= next_id(tail);
       used <= used - (ID_W + 1)'(1);
     end
-    if (rst) used <= '0;
+    if (rst) {used, tail} <= '0;
   end
+
+  // What comes when the buckets of the key at hand are known.
+  state_t hashed;
+  assign hashed = !moving ? READ : sel_new ? WRITE : MOVE;
 
   // ---- steps ---------------------------------------------------------------------------------
   always_ff @(posedge clk) begin
     case (state)
       IDLE: begin
-        hkey      <= HKEY_W'(op_key);
         searching <= 1'b0;
         moving    <= 1'b0;
         sel_new   <= 1'b0;
@@ -274,6 +294,7 @@ module em_engine
         removed   <= 1'b0;
         status    <= ST_OK;
         count     <= '0;
+        push_way  <= row_way;
         timer     <= DRAIN_ALL;
         if (op_valid) begin
           state <= DONE;
@@ -285,10 +306,7 @@ module em_engine
             end
             OP_ROW:
               if (live) status <= ST_DENIED;
-              else begin
-                hkey  <= '0;
-                state <= op_arg[31:24] == '0 ? ROW_ZERO : ROW_KEY;
-              end
+              else state <= op_arg[31:24] == '0 ? ROW_ZERO : ROW_KEY;
             default:
               if (live) state <= HASH;
               else status <= ST_DENIED;
@@ -296,14 +314,13 @@ module em_engine
         end
       end
 
-      HASH:    state <= HASH_REG ? HASH2 : READ;
-      HASH2:   state <= READ;
+      HASH:    state <= HASH_REG ? HASH2 : hashed;
+      HASH2:   state <= hashed;
       READ:    state <= COMPARE;
       COMPARE: state <= DECIDE;
 
       DECIDE: begin
         dst_way   <= place;
-        dst_idx   <= place_idx;
         push_way  <= WAYS'(1);
         if (!searching) begin
           ent_epoch <= sel_epoch;
@@ -370,19 +387,17 @@ module em_engine
       end
       NODE_READ: state <= NODE_KEY;
       NODE_KEY: begin
-        hkey      <= HKEY_W'(sel_key);
         ent_epoch <= sel_epoch;
         ent_id    <= sel_id;
-        state     <= moving ? MOVE : HASH;
+        state     <= HASH;
       end
 
       // ---- moves, from the free end of the chain to the place of the new key ----
       MOVE: begin
         moving  <= 1'b1;
         dst_way <= node_way;
-        dst_idx <= node_idx;
         sel_new <= node < QUEUE_W'(WAYS);
-        state   <= node < QUEUE_W'(WAYS) ? WRITE : MOVE_POP;
+        state   <= node < QUEUE_W'(WAYS) ? HASH : MOVE_POP;
       end
       MOVE_POP: begin
         node  <= parent;
@@ -394,35 +409,23 @@ module em_engine
         timer <= timer - 4'd1;
         if (timer == '0) state <= CLEAR;
       end
-      CLEAR: begin
-        count <= count + CNT_W'(1);
-        if (count == CNT_W'(ENTRIES - 1)) state <= op_valid && op_code == OP_CLEAR ? DONE : IDLE;
-      end
+      CLEAR:
+        if (tail == ID_W'(ENTRIES - 1)) state <= op_valid && op_code == OP_CLEAR ? DONE : IDLE;
 
-      // ---- load of a row: word[count + 2**bit] = word[count] ^ row ----
+      // ---- load of a row ----
       ROW_ZERO: state <= ROW_KEY;
-      ROW_KEY: begin
-        hkey  <= row_key;
-        state <= ROW_READ;
-      end
-      ROW_READ: begin
-        count <= count | CNT_W'(1) << row_bit;
-        state <= ROW_XOR;
-      end
+      ROW_KEY:  state <= ROW_READ;
+      ROW_READ: state <= ROW_XOR;
       ROW_XOR: begin
-        hkey  <= row_key;
+        count <= count + 8'd1;
         state <= ROW_WRITE;
       end
-      ROW_WRITE: begin
-        count <= (count ^ CNT_W'(1) << row_bit) + CNT_W'(1);
-        state <= &(count | ~((CNT_W'(2) << row_bit) - CNT_W'(1))) ? DONE : ROW_KEY;
-      end
+      ROW_WRITE: state <= |(count & row_bit) ? DONE : ROW_KEY;
       default: state <= IDLE;
     endcase
 
     if (rst) begin
       state    <= CLEAR;
-      count    <= '0;
       live     <= 1'b0;
       status   <= ST_OK;
       inserted <= 1'b0;

@@ -4,9 +4,7 @@
 // read from a table of 256 words in block RAM, so a hash costs one RAM read and one XOR of
 // KEY_W/8 words. Port A serves lookups, port B the engine; both answer after 1 + REG clocks.
 //
-// Loading. The engine writes the tables through port B: the word at `b_key` in table `ld_chunk` of
-// way `ld_way` becomes `b_idx` ^ row: the hash of the key before, whose other bytes are 0. Rows are loaded in ascending order of key bits;
-// `ld_zero` sets word 0 of all tables of the way to 0 first.
+// Loading. The engine writes the tables through port B: the word at `b_key` in the tables `ld_chunk` of way `ld_way`.
 module em_hash #(
     parameter int unsigned KEY_W = 32,
     parameter int unsigned WAYS  = 4,
@@ -22,14 +20,11 @@ module em_hash #(
     output logic [WAYS-1:0][IDX_W-1:0]  b_idx,
     input  logic [WAYS-1:0]             ld_way,
     input  logic [CHUNKS-1:0]           ld_chunk,
-    input  logic                        ld_zero,
-    input  logic [IDX_W-1:0]            ld_row
+    input  logic [IDX_W-1:0]            ld_word
 );
   for (genvar w = 0; w < WAYS; w++) begin : g_way
     logic [CHUNKS-1:0][IDX_W-1:0] a_q, b_q;
-    logic [IDX_W-1:0] a_xor, b_xor, ld_word;
-
-    assign ld_word = ld_zero ? '0 : b_idx[w] ^ ld_row;
+    logic [IDX_W-1:0] a_xor, b_xor;
 
     for (genvar c = 0; c < CHUNKS; c++) begin : g_chunk
       em_ram #(
@@ -41,6 +36,7 @@ module em_hash #(
           .a_q   (a_q[c]),
           .b_addr(b_key[c*CHUNK_W+:CHUNK_W]),
           .b_we  (ld_way[w] && ld_chunk[c]),
+          .b_zero(1'b0),
           .b_d   (ld_word),
           .b_q   (b_q[c])
       );

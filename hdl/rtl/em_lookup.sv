@@ -78,7 +78,7 @@ module em_lookup #(
   logic                          c_valid, c_live;
   logic [LEN_W-1:0]              c_len;
   logic [WAYS-1:0][GROUPS-1:0]   c_eq;
-  logic [WAYS-1:0]               c_used, c_epoch;
+  logic [WAYS-1:0]               c_epoch;
   logic [WAYS-1:0][ID_W-1:0]     c_id;
 
   always_ff @(posedge clk) begin
@@ -87,7 +87,7 @@ module em_lookup #(
     c_len   <= p_len[PRE];
     for (int unsigned w = 0; w < WAYS; w++) begin
       c_eq[w]    <= match(q_key[w], p_key[PRE]);
-      c_used[w]  <= q_valid[w] && !meets[w];
+      if (!q_valid[w] || meets[w]) c_eq[w][0] <= 1'b0;
       c_epoch[w] <= q_epoch[w];
       c_id[w]    <= q_id[w];
     end
@@ -106,7 +106,7 @@ module em_lookup #(
     or_epoch = 1'b0;
     or_id    = '0;
     for (int unsigned w = 0; w < WAYS; w++) begin
-      hits[w]  = c_used[w] && &c_eq[w];
+      hits[w]  = &c_eq[w];
       or_epoch |= hits[w] && c_epoch[w];
       or_id    |= c_id[w] & {ID_W{hits[w]}};
     end

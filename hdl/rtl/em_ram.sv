@@ -12,6 +12,7 @@ module em_ram #(
     output logic [ W-1:0] a_q,
     input  logic [AW-1:0] b_addr,
     input  logic          b_we,
+    input  logic          b_zero,  // a read gives zero
     input  logic [ W-1:0] b_d,
     output logic [ W-1:0] b_q
 );
@@ -20,6 +21,7 @@ module em_ram #(
 
   always_ff @(posedge clk) begin
     if (b_we) mem[b_addr] <= b_d;
+    else if (b_zero) b_q <= '0;
     else b_q <= mem[b_addr];
   end
 
