@@ -5,6 +5,8 @@
 // What the tunnels answer, what is read of an IP header, the sum of GRE and the new headers are any values in each clock, which `cuts` of
 // hdl/formal/run names. So the proof is of where octets go, and not of which headers they get. With OCTETS_MOVE it is of the octets that go
 // into a tunnel, without it of all else.
+//
+// Reset is in the first clock, and no register has a value before it: so it comes in the middle of any frames. Covers show that it does.
   localparam int unsigned COUNT = 4;    // bits of numbers of frames and beats
   localparam int unsigned LANE_W = $clog2(OCTETS);
   localparam logic [4:0] QUIET = 5'd13; // clocks in which nothing leaves: all stages, and a dropped frame as long as the memory
@@ -51,6 +53,7 @@
   logic m_ended = 1'b0, m_begun = 1'b0;          // of the frame that leaves, by m_axis
   logic host_ended = 1'b0, host_begun = 1'b0;    // by host_axis
   logic [4:0] quiet = '0;
+  logic cut_in = 1'b0, cut_out = 1'b0;           // reset came while a frame came in, while one left
   logic stopped;
   assign stopped = (m_axis_tvalid && !m_axis_tready) || (host_axis_tvalid && !host_axis_tready);
 
@@ -76,6 +79,8 @@
       first_frame <= any_frame;
       first_beat  <= any_beat;
       first_lane  <= any_lane;
+      cut_in      <= beat_number != '0;
+      cut_out     <= head_valid && !first[0] && !last[0];
     end
     p_in_wait   <= past_valid && s_axis_tvalid && !s_axis_tready;
     p_m_wait    <= past_valid && m_axis_tvalid && !m_axis_tready;
@@ -168,9 +173,11 @@
     end
     if (past_valid) begin
 `ifdef OCTETS_MOVE
+      co_cut     : cover (moved && cut_in && cut_out);
       co_octet   : cover (moved && told_of == 4'd1 && beat_of == 4'd1);
       co_headers : cover (moved && out_number == 4'd2 && beat_of == 4'd0);
 `else
+      co_cut     : cover (event_valid && event_code == PASSED && cut_in && cut_out);
       co_pass    : cover (event_valid && event_code == PASSED && told_of == 4'd2);
       co_tunnel  : cover (event_valid && event_code == ENCAPSULATED && told_of == nth && has_kept && beat_of == 4'd1);
       co_padding : cover (event_valid && event_code == ENCAPSULATED && m_ended);
