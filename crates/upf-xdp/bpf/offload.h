@@ -173,7 +173,8 @@ struct offload_bucket {
 	struct offload_record records[OFFLOAD_BUCKET_RECORDS];
 };
 
-/* As crates/upf/src/usage.rs has it: counts, and complements of the counts at which a report is due, and marks. */
+/* As crates/upf/src/usage.rs has it: counts, complements of the counts at which a report is due, and
+ * marks, whose upper half the workers have for themselves. */
 struct offload_cell {
 	__u64 bytes[4]; /* uplink bytes, uplink packets, downlink bytes, downlink packets */
 	__u64 limits[3]; /* uplink, downlink, total */

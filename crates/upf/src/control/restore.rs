@@ -414,7 +414,7 @@ impl Upf {
         (end < self.sessions.places()).then_some(end)
     }
 
-    /// Adds what was counted elsewhere after the counters were [claimed](Restoration::claim_counters). Others may count meanwhile,
+    /// Adds what was counted elsewhere after the counters were [claimed](Upf::claim_counters). Others may count meanwhile,
     /// where workers share sessions.
     pub fn add_usage(&mut self, counted: &[(UsageSlot, Volume)]) {
         let reached = counted.iter().filter(|(slot, more)| self.node.usage.add(*slot, more));
