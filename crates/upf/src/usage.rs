@@ -260,11 +260,8 @@ impl UsageCounters {
         self.cell(slot).used.store(at.0, Ordering::Relaxed);
     }
 
-    /// When a counter counted last, in the memory that was given, before it is known whose counters are there.
+    /// When a counter counted last, also before a restart that its memory has outlived.
     pub(crate) fn used_at(&self, slot: UsageSlot) -> UsedAt {
-        if slot.0 >= self.cells.len() {
-            return UsedAt::NEVER;
-        }
         UsedAt(self.cell(slot).used.load(Ordering::Relaxed))
     }
 

@@ -90,11 +90,12 @@ impl StoreFolder {
         let control = |error: &dyn std::fmt::Display| BenchError::Control(error.to_string());
         let of_session = |number: u64, error: NoSession| control(&format!("session {number}: {error}"));
         let in_use = CountersInUse::of_two(|each| recovery.read_in_two(Kind::Session, each), of_session)?;
-        let counters = upf.claim_counters(in_use, |_| Volume::default())?;
+        let mut counters = upf.claim_counters(in_use, |_| Volume::default())?;
+        let first = std::mem::take(&mut counters.recent);
         let mut restoration = upf.restore(counters);
         let source = &mut recovery;
         restoration.resume_all(
-            move |each| source.read(Kind::Session, each),
+            move |each| source.read_with_first(Kind::Session, &first, each),
             of_session,
             SystemTime::now(),
         )?;

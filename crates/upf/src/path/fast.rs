@@ -23,7 +23,7 @@ use crate::node::{Node, WorkerEvent};
 use crate::record::{CommonForward, FastPath, Meters, Record};
 use crate::tunnels::EncapTemplateId;
 use crate::ue::Direction;
-use crate::usage::UsageSlot;
+use crate::usage::{UsageCounters, UsageSlot};
 
 impl Worker {
     /// Makes a packet eligible for the fast path ready to leave, and says from which port. None, with the frame
@@ -220,7 +220,9 @@ impl Worker {
         to: PortId,
     ) -> Exit {
         for &slot in meters.usage {
-            self.count_on(node, record, UsageSlot(slot), direction, total.into());
+            if self.count_in(&node.usage, UsageSlot(slot), direction, total.into()) {
+                self.threshold(record, UsageSlot(slot));
+            }
         }
         self.spend_rates(node, meters, direction, total, to)
     }
@@ -343,22 +345,31 @@ impl Worker {
     /// Counts a packet of a plain record.
     #[inline(always)]
     fn count_plain(&mut self, node: &Node, record: &Record, direction: Direction, total: u16) {
-        self.count_on(node, record, record.plain_usage(), direction, total.into());
-    }
-
-    /// Counts a packet in a counter of a node.
-    #[inline(always)]
-    fn count_on(&mut self, node: &Node, record: &Record, slot: UsageSlot, direction: Direction, octets: u64) {
-        node.usage.touch(slot, self.used_at);
-        if node.usage.count(slot, direction, octets, self.shared) {
+        let slot = record.plain_usage();
+        if self.count_in(&node.usage, slot, direction, total.into()) {
             self.threshold(record, slot);
         }
+    }
+
+    /// Counts a packet in a counter; whether a limit is reached.
+    #[inline(always)]
+    pub(super) fn count_in(
+        &self,
+        usage: &UsageCounters,
+        slot: UsageSlot,
+        direction: Direction,
+        octets: u64,
+    ) -> bool {
+        usage.touch(slot, self.used_at);
+        usage.count(slot, direction, octets, self.shared)
     }
 
     #[inline(always)]
     fn count_folded(&mut self, record: &Record, direction: Direction, total: u16) {
         if let [first, others @ ..] = record.folded_usage() {
-            self.count_in(record, UsageSlot(*first), direction, total.into());
+            if self.count_in(&self.node.usage, UsageSlot(*first), direction, total.into()) {
+                self.threshold(record, UsageSlot(*first));
+            }
             if !others.is_empty() {
                 self.count_others(record, others, direction, total);
             }
@@ -374,16 +385,9 @@ impl Worker {
     #[inline(never)]
     fn count_others(&mut self, record: &Record, others: &[u32], direction: Direction, total: u16) {
         for slot in others.iter().map(|&slot| UsageSlot(slot)) {
-            self.count_in(record, slot, direction, total.into());
-        }
-    }
-
-    /// As [`Worker::count_on`], on the worker's own node.
-    #[inline(always)]
-    pub(super) fn count_in(&mut self, record: &Record, slot: UsageSlot, direction: Direction, octets: u64) {
-        self.node.usage.touch(slot, self.used_at);
-        if self.node.usage.count(slot, direction, octets, self.shared) {
-            self.threshold(record, slot);
+            if self.count_in(&self.node.usage, slot, direction, total.into()) {
+                self.threshold(record, slot);
+            }
         }
     }
 

@@ -213,7 +213,9 @@ impl Worker {
         let mut apart = false;
         for (slot, what) in action.usage.iter().filter(|(_, what)| *what != not_counted) {
             apart |= what == CountScope::Dropped;
-            self.count_in(record, slot, direction, octets);
+            if self.count_in(&self.node.usage, slot, direction, octets) {
+                self.send_event(WorkerEvent::Threshold { session: record.session(), slot });
+            }
         }
         if apart {
             for slot in action.usage.of_passed() {

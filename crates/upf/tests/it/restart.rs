@@ -20,6 +20,15 @@ pub(crate) fn memory() -> File {
     memfd_create("usage", MemfdFlags::CLOEXEC).unwrap().into()
 }
 
+/// The counters of sessions that were recorded.
+pub(crate) fn in_use(kept: &BTreeMap<u64, Vec<u8>>) -> CountersInUse {
+    let all = CountersInUse::of(
+        |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
+        |_, error| error,
+    );
+    all.unwrap()
+}
+
 /// A user plane whose sessions are recorded, and what was recorded so far.
 pub(crate) struct Life {
     pub(crate) rig: Rig,
@@ -69,11 +78,7 @@ impl Life {
         let memory = if with_memory { before } else { memory() };
         let mut rig = Rig::over(memory.try_clone().unwrap());
         rig.upf.record_by(recorder.clone());
-        let in_use = CountersInUse::of(
-            |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
-            |_, error| error,
-        );
-        let counters = rig.upf.claim_counters(in_use.unwrap(), |slot| counted(slot.0)).unwrap();
+        let counters = rig.upf.claim_counters(in_use(&kept), |slot| counted(slot.0)).unwrap();
         let mut restoration = rig.upf.restore(counters);
         let read = restoration.resume_all(
             |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
@@ -351,11 +356,7 @@ fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
     // One in the second batch, and one in the last.
     for bad in [300, 949] {
         let mut rig = Rig::over(memory());
-        let in_use = CountersInUse::of(
-            |each| life.kept.iter().try_for_each(|(&number, value)| each(number, value)),
-            |_, error| error,
-        );
-        let counters = rig.upf.claim_counters(in_use.unwrap(), |_| Volume::default());
+        let counters = rig.upf.claim_counters(in_use(&life.kept), |_| Volume::default());
         let mut restoration = rig.upf.restore(counters.unwrap());
         let resumed = restoration.resume_all(
             |each| {

@@ -1,7 +1,6 @@
 //! Sessions on their way back after a restart, while packets come.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,15 +10,13 @@ use kaido_engine::port::MemoryWire;
 use kaido_n4::{
     ChooseOr, Establishment, FTeid, LocalFTeid, Modification, Seid, SessionService, Teid, Volume,
 };
-use kaido_upf::control::{CountersInUse, NoSession};
+use kaido_upf::control::NoSession;
 use kaido_upf::node::{LiveSettings, WorkerEvent};
 use kaido_upf::offload::{KernelKey, KernelRecord, OffloadTarget};
 
 use crate::fixture::packets::{downlink, udp, uplink};
 use crate::fixture::{N3, N6, Rig, SessionPlan, now, v4};
-use crate::restart::{Life, memory};
-
-type Kept = BTreeMap<u64, Vec<u8>>;
+use crate::restart::{Life, in_use, memory};
 
 fn teid(number: u32) -> u32 {
     1000 + number
@@ -50,14 +47,6 @@ fn down(number: u32) -> Vec<u8> {
 
 fn establish(life: &mut Life, count: u32) -> Vec<Seid> {
     (0..count).map(|number| life.rig.upf.establish(&establishment(number), now()).unwrap().seid).collect()
-}
-
-fn in_use(kept: &Kept) -> CountersInUse {
-    let all = CountersInUse::of(
-        |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
-        |_, error| error,
-    );
-    all.unwrap()
 }
 
 #[test]
