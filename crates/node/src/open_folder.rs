@@ -60,6 +60,10 @@ impl Place {
 }
 
 impl OpenFolder {
+    fn open_in(folder: impl AsFd, name: &OsStr) -> Result<Self, Errno> {
+        Place::open(folder, name)?.into_folder().ok_or(Errno::NOTDIR)
+    }
+
     /// Opens a folder.
     ///
     /// # Errors
@@ -77,7 +81,7 @@ impl OpenFolder {
         let folder = walk(path, |folder, name| {
             is_made = true;
             mkdirat(&folder.0.fd, name, Mode::RWXU)?;
-            let made = Place::open(&folder.0.fd, name)?.into_folder().ok_or(Errno::NOTDIR)?;
+            let made = Self::open_in(&folder.0.fd, name)?;
             // Whatever the umask.
             made.set_mode(0o755)?;
             Ok(made)
@@ -134,7 +138,7 @@ fn walk(
     path: &Path,
     mut missing: impl FnMut(&OpenFolder, &OsStr) -> io::Result<OpenFolder>,
 ) -> io::Result<OpenFolder> {
-    let mut here = Place::open(CWD, OsStr::new("."))?.into_folder().ok_or(Errno::NOTDIR)?;
+    let mut here = OpenFolder::open_in(CWD, OsStr::new("."))?;
     let mut names = Vec::new();
     push(path, &mut names);
     let mut links = 0;

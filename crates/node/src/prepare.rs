@@ -132,6 +132,16 @@ mod tests {
         User { number: rustix::process::getuid().as_raw(), group: rustix::process::getgid().as_raw() }
     }
 
+    /// Whether a test that needs root can run. That it cannot is said.
+    fn is_root(test: &str) -> bool {
+        let is_root = own().number == ROOT;
+        if !is_root {
+            // Not println: the test harness would keep it to itself.
+            writeln!(io::stdout(), "SKIPPED {test}: needs root").unwrap();
+        }
+        is_root
+    }
+
     fn folder(path: &Path, kind: RootFolderKind) -> RootFolder {
         RootFolder { field: "store.pins", path: path.to_owned(), kind }
     }
@@ -159,9 +169,7 @@ mod tests {
 
     #[test]
     fn what_root_has_left_is_given_by_name() {
-        if own().number != ROOT {
-            // Not println: the test harness would keep it to itself.
-            writeln!(io::stdout(), "SKIPPED what_root_has_left_is_given_by_name: needs root").unwrap();
+        if !is_root("what_root_has_left_is_given_by_name") {
             return;
         }
         let root = scratch("left");
@@ -185,8 +193,7 @@ mod tests {
     /// Whoever may write to a folder on the way could lead root elsewhere.
     #[test]
     fn a_link_is_followed_where_root_made_it() {
-        if own().number != ROOT {
-            writeln!(io::stdout(), "SKIPPED a_link_is_followed_where_root_made_it: needs root").unwrap();
+        if !is_root("a_link_is_followed_where_root_made_it") {
             return;
         }
         let root = scratch("links");
