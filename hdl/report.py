@@ -267,10 +267,9 @@ def harness(ports: str) -> str:
 
 def route(design: Design, base: str, seeds: int) -> str:
     """The clock of each seed in MHz, or why there is none."""
-    ports = yosys(f"{read(design)}tee -o {BUILD}/{base}.ports portlist {design.core}\n", f"{base}.ports")
-    (ROOT / BUILD / f"{base}.harness.v").write_text(
-        harness((ROOT / BUILD / f"{base}.ports").read_text() or ports)
-    )
+    ports = BUILD / f"{base}.ports"
+    yosys(f"{read(design)}tee -o {ports} portlist {design.core}\n", f"{base}.ports")
+    (ROOT / BUILD / f"{base}.harness.v").write_text(harness((ROOT / ports).read_text()))
     yosys(
         f"{read(design)}read_verilog {BUILD}/{base}.harness.v\nhierarchy -top harness\n"
         f"synth_ecp5 -top harness{design.flow} -json {BUILD}/{base}.json\n",
@@ -357,20 +356,26 @@ def has_seeds(result: Result, wants: int) -> bool:
 
 def tables(cores: tuple[str, ...], results: Mapping[tuple[str, str], Result]) -> Iterator[str]:
     """The tables of a page."""
-    rows = [(design, family, results.get((design.name, family))) for design, family in wanted([])]
+    rows = [
+        (design, family, result)
+        for design, family in wanted([])
+        if design.core in cores and (result := results.get((design.name, family)))
+    ]
     for family, title in (("ecp5", "ECP5"), ("xcup", "UltraScale+")):
+        of_family = [(design, result) for design, of, result in rows if of == family]
+        if not of_family:
+            continue
         kinds = list(KINDS[family])
         last = ["Fmax, MHz"] if family == "ecp5" else []
         yield f"| {' | '.join([title, *kinds, *last])} |"
         yield f"|---|{'---:|' * len(kinds)}{'---|' * len(last)}"
-        for design, of, result in rows:
-            if of == family and design.core in cores and result:
-                counts = [result.cells[kind] for kind in kinds]
-                clocks = [clock(result)] if last else []
-                yield f"| {' | '.join([f'`{design.core}`, {design.form}', *counts, *clocks])} |"
+        for design, result in of_family:
+            counts = [result.cells[kind] for kind in kinds]
+            clocks = [clock(result)] if last else []
+            yield f"| {' | '.join([f'`{design.core}`, {design.form}', *counts, *clocks])} |"
         yield ""
     for design, of, result in rows:
-        if of == "modules" and design.core in cores and result:
+        if of == "modules":
             yield f"| module of `{design.core}`, {design.form}, each by itself on ECP5 | LUT4 | FF |"
             yield "|---|---:|---:|"
             parts = [(name, *counts.split("/")) for name, counts in result.cells.items()]
