@@ -1,9 +1,10 @@
 //! The node: the real endpoint over the real user plane, with a worker on ports in memory, as a process that can end at any
 //! moment.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kaido_engine::port::MemoryWire;
@@ -13,13 +14,14 @@ use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, Transmit};
 use kaido_store::{Kind, Recorder};
 use kaido_upf::control::{CountersInUse, NoSession, UePool, Upf, recorded_volume};
 use kaido_upf::ids::InstanceId;
-use kaido_upf::node::{BufferLimits, LiveSettings, NodeSettings};
+use kaido_upf::node::{BufferLimits, LiveSettings, Node, NodeSettings};
 use kaido_upf::path::Path;
 use kaido_upf::usage::UsageSlot;
 
 use crate::disk::Kept;
 use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, ip, with_live};
 use crate::message::Message;
+use crate::random::Random;
 use crate::store::Store;
 
 /// Sessions of the node.
@@ -32,6 +34,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 pub(crate) const BUFFER_TIME_MAX: Duration = Duration::from_secs(8);
 /// Frames of the pool.
 const FRAMES: usize = 256;
+/// Of so many sessions one at most is in the table before its turn, as one that was used last.
+const RECENT_SHARE: usize = 8;
 /// Sessions whose usage is recorded in one turn.
 const SESSIONS_A_TURN: usize = 16;
 /// The number of what the node is to its peers.
@@ -94,8 +98,8 @@ struct HeldBatch {
 pub(crate) struct Process {
     /// The control side.
     pub endpoint: Endpoint<Upf>,
-    worker: Worker,
-    wires: [MemoryWire; 2],
+    /// The worker.
+    pub datapath: Datapath,
     held: HeldAnswers,
     /// Where among the sessions usage is recorded next, while it is.
     usage_from: Option<usize>,
@@ -103,13 +107,21 @@ pub(crate) struct Process {
     answers_first: bool,
 }
 
+/// A worker and its ports.
+pub(crate) struct Datapath {
+    worker: Worker,
+    wires: [MemoryWire; 2],
+}
+
 /// What a start is told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Start {
     /// The moment.
     pub now: Instants,
     /// After so many sessions the process ends again.
     pub ends_after: Option<usize>,
+    /// Which sessions are in the table before their turn. A node goes by the wall clock, which has no part in a run.
+    pub order: Random,
     /// What SEIDs and TEIDs follow from.
     pub secret: u64,
     /// See [`crate::faults::Sabotage::AnswersFirst`].
@@ -119,16 +131,18 @@ pub(crate) struct Start {
 }
 
 impl Process {
-    /// Starts with what was kept; `None` if the process ends meanwhile.
+    /// Starts with what was kept; `None` if the process ends meanwhile. The worker runs from the moment at which counters are
+    /// claimed: `meanwhile` is asked before each session, with the SEIDs of those that are in the table.
     ///
     /// # Errors
-    /// When something that was kept cannot be taken in.
+    /// When something that was kept cannot be taken in, and those of `meanwhile`.
     pub(crate) fn start(
         machine: &mut Machine,
         (kept, recorder): (&Kept, &Recorder),
-        start: Start,
+        mut start: Start,
+        mut meanwhile: impl FnMut(&mut Datapath, &BTreeSet<u64>) -> Result<(), String>,
     ) -> Result<Option<Self>, String> {
-        let Start { now, .. } = start;
+        let now = start.now;
         let of = |kind: Kind| {
             kept.range((kind, 0)..=(kind, u64::MAX)).map(|(&(_, key), value)| (key, value.as_slice()))
         };
@@ -147,7 +161,7 @@ impl Process {
             NodeSettings { sessions_max: SESSIONS_MAX, recovery: Some(recovery), ..with_live(live) };
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let file = machine.memory.try_clone().map_err(|error| text(&error))?;
-        let (node, events) = kaido_upf::node::Node::over(settings, file).map_err(|error| text(&error))?;
+        let (node, events) = Node::over(settings, file).map_err(|error| text(&error))?;
         let pools = vec![UePool {
             instance: InstanceId(0),
             ipv4: Some((Ipv4Addr::new(10, 61, 0, 0), 20)),
@@ -174,12 +188,17 @@ impl Process {
         let counters = upf
             .claim_counters(in_use, |slot| counted.get(&slot).copied().unwrap_or_default())
             .map_err(|error| text(&error))?;
+        let mut datapath = Datapath::of(machine.pool, &node)?;
         let mut restoration = upf.restore(counters);
-        for (place, (key, record)) in of(Kind::Session).enumerate() {
+        let mut in_table = BTreeSet::new();
+        for (place, (key, record)) in recent_first(of(Kind::Session).collect(), &mut start.order).enumerate()
+        {
             if start.ends_after.is_some_and(|count| count <= place) {
                 return Ok(None);
             }
+            meanwhile(&mut datapath, &in_table)?;
             restoration.resume_one(key, record, now.wall).map_err(|error| of_session(key, error))?;
+            in_table.extend(record.first_chunk().map(|seid| u64::from_le_bytes(*seid)));
         }
         let resumed = restoration.finish();
         if let Some((seid, why)) = resumed.refused.first() {
@@ -196,15 +215,6 @@ impl Process {
             heartbeat_interval: HEARTBEAT_INTERVAL,
             ..Config::at(NODE.ip())
         };
-        let wires = [MemoryWire::new(), MemoryWire::new()];
-        let routes = routes();
-        let path = Path::new(upf.node(), routes.next_hops()).map_err(|error| text(&error))?;
-        let worker = Worker::new(
-            machine.pool,
-            wires.iter().map(|wire| (Box::new(wire.port()) as _, KernelPath::None)).collect(),
-            Box::new(path),
-            WorkerSettings::default(),
-        );
         let mut endpoint = Endpoint::new(config, upf, now);
         endpoint.record_by(recorder);
         for kind in Endpoint::<Upf>::RECORDED {
@@ -216,8 +226,7 @@ impl Process {
         }
         Ok(Some(Self {
             endpoint,
-            worker,
-            wires,
+            datapath,
             held: HeldAnswers::default(),
             usage_from: None,
             answers_first: start.answers_first,
@@ -229,7 +238,7 @@ impl Process {
         self.endpoint.set_held_since(self.held.0.front().map(|batch| batch.since));
         // What was put off waits for the worker alone.
         loop {
-            while self.worker.step_at(now.monotonic) > 0 {}
+            self.datapath.step(now);
             self.endpoint.poll(now, out);
             if !self.endpoint.is_waiting() {
                 return;
@@ -287,16 +296,30 @@ impl Process {
     pub(crate) fn is_quiet(&self) -> bool {
         self.held.0.is_empty() && self.endpoint.outstanding() == 0 && !self.endpoint.has_more()
     }
+}
+
+impl Datapath {
+    fn of(pool: &'static FramePool, node: &Arc<Node>) -> Result<Self, String> {
+        let wires = [MemoryWire::new(), MemoryWire::new()];
+        let path = Path::new(node, routes().next_hops()).map_err(|error| error.to_string())?;
+        let worker = Worker::new(
+            pool,
+            wires.iter().map(|wire| (Box::new(wire.port()) as _, KernelPath::None)).collect(),
+            Box::new(path),
+            WorkerSettings::default(),
+        );
+        Ok(Self { worker, wires })
+    }
 
     /// Sends a frame into a port, and says what comes out.
     pub(crate) fn pass(&mut self, now: Instants, port: PortId, frame: &[u8]) -> Vec<(PortId, Vec<u8>)> {
         self.wires[usize::from(port.0)].send(frame);
-        self.run_worker(now)
+        self.run(now)
     }
 
     /// Lets the worker do what it has to do, and says what comes out.
-    pub(crate) fn run_worker(&mut self, now: Instants) -> Vec<(PortId, Vec<u8>)> {
-        while self.worker.step_at(now.monotonic) > 0 {}
+    pub(crate) fn run(&mut self, now: Instants) -> Vec<(PortId, Vec<u8>)> {
+        self.step(now);
         let mut out = Vec::new();
         for port in [N3, N6] {
             out.extend(
@@ -305,10 +328,23 @@ impl Process {
         }
         out
     }
+
+    fn step(&mut self, now: Instants) {
+        while self.worker.step_at(now.monotonic) > 0 {}
+    }
+}
+
+/// Some of the records, then the others in their order.
+fn recent_first<T>(mut records: Vec<T>, order: &mut Random) -> impl Iterator<Item = T> {
+    let mut first = Vec::new();
+    for _ in 0..order.place(records.len() / RECENT_SHARE + 1) {
+        first.push(records.remove(order.place(records.len())));
+    }
+    first.into_iter().chain(records)
 }
 
 /// Every destination has a next hop that is known.
-fn routes() -> std::sync::Arc<Routes> {
+fn routes() -> Arc<Routes> {
     let (routes, _) = Routes::new();
     let via = |port, gateway| Route { port: Some(port), gateway: Some(ip(gateway)), metric: 0 };
     routes.set_routes([

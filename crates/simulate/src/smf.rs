@@ -151,12 +151,7 @@ impl ControlPlane {
             return;
         }
         let chosen = self.random.number();
-        let active: Vec<u64> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.state == State::Active)
-            .map(|(&seid, _)| seid)
-            .collect();
+        let active = self.seids(|session| session.state == State::Active);
         let any = (!active.is_empty()).then(|| active[self.random.place(active.len())]);
         let open = self.sessions.values().filter(|session| session.state != State::Ended).count();
         match (chosen % 100, any) {
@@ -195,9 +190,7 @@ impl ControlPlane {
 
     /// Wakes the UEs that packets wait for.
     pub(crate) fn wake_paged(&mut self, turn: &mut Turn<'_>) {
-        let is_to_wake = |session: &Session| session.is_paged && session.state == State::Active;
-        let paged = self.sessions.iter().filter(|(_, session)| is_to_wake(session));
-        for seid in paged.map(|(&seid, _)| seid).collect::<Vec<_>>() {
+        for seid in self.seids(|session| session.is_paged && session.state == State::Active) {
             self.hand_over(turn, seid);
         }
     }
@@ -233,10 +226,23 @@ impl ControlPlane {
 
     /// Asks once more for the ends that were not answered.
     pub(crate) fn delete_again(&mut self, turn: &mut Turn<'_>) {
-        let unanswered = self.sessions.iter().filter(|(_, session)| session.state == State::Unanswered);
-        for seid in unanswered.map(|(&seid, _)| seid).collect::<Vec<_>>() {
+        for seid in self.seids(|session| session.state == State::Unanswered) {
             self.delete(turn, seid);
         }
+    }
+
+    /// Asks once more for the changes that were not answered, so that it is known where the downlink of each session goes.
+    pub(crate) fn change_again(&mut self, turn: &mut Turn<'_>) {
+        for seid in self.seids(|session| session.state == State::Active && session.downlink.len() > 1) {
+            match self.sessions[&seid].downlink.last() {
+                Some(Downlink::Buffer) => self.idle(turn, seid),
+                _ => self.hand_over(turn, seid),
+            }
+        }
+    }
+
+    fn seids(&self, which: impl Fn(&Session) -> bool) -> Vec<u64> {
+        self.sessions.iter().filter(|(_, session)| which(session)).map(|(&seid, _)| seid).collect()
     }
 
     /// Asks whether the node is there.

@@ -36,6 +36,8 @@ pub struct Summary {
     pub unanswered: u64,
     /// Packets that were sent.
     pub packets: u64,
+    /// Packets while the node starts: of sessions that are not in the table yet, and of those that are.
+    pub packets_at_start: [u64; 2],
     /// Ends of the process.
     pub process_ends: u64,
     /// Ends of the machine.

@@ -3,12 +3,11 @@
 use std::net::Ipv4Addr;
 
 use kaido_engine::PortId;
-use kaido_n4::{Seid, SessionService};
 use kaido_pfcp::Instants;
 use kaido_wire::{GtpuView, Ipv4View};
 
 use crate::fixture::{N3, N6, packets};
-use crate::node::Process;
+use crate::node::Datapath;
 use crate::random::Random;
 use crate::session::{Downlink, Session, State};
 use crate::smf::ControlPlane;
@@ -25,30 +24,67 @@ const INNER_HEADERS: usize = 28;
 /// # Errors
 /// When it neither passes nor waits for a UE that is idle, or goes elsewhere.
 pub(crate) fn pass(
-    process: &mut Process,
+    datapath: &mut Datapath,
     now: Instants,
     session: &mut Session,
     random: &mut Random,
 ) -> Result<(), String> {
-    // One whose end is asked for may have ended, and others have its address.
-    if !session.is_up() && !process.endpoint.service().has_session(Seid(session.up_seid)) {
-        return Ok(());
+    let (ways, size) = any(random);
+    if ways.up {
+        pass_up(datapath, now, session, size)?;
     }
-    let (which, size) = (random.below(3), random.place(1100));
-    if which != 0 {
-        pass_up(process, now, session, size)?;
-    }
-    if which != 1 {
-        pass_down(process, now, session, size)?;
+    if ways.down {
+        pass_down(datapath, now, session, size)?;
     }
     Ok(())
 }
 
-fn pass_up(process: &mut Process, now: Instants, session: &mut Session, size: usize) -> Result<(), String> {
-    let Some((teid, ue)) = session.ends else { return Ok(()) };
-    let out = process.pass(now, N3, &packets::uplink(teid, &packets::udp(&ue.to_string(), "8.8.8.8", size)));
+/// Sends a packet of a session that is not in the table yet each way, or one way.
+///
+/// # Errors
+/// When anything comes out: also nobody is to be told that there is no such session.
+pub(crate) fn lose(
+    datapath: &mut Datapath,
+    now: Instants,
+    session: &Session,
+    random: &mut Random,
+) -> Result<(), String> {
+    let (ways, size) = any(random);
+    let Some(ends) = session.ends else { return Ok(()) };
+    let up = ways.up.then(|| (N3, uplink(ends, size)));
+    let down = ways.down.then(|| (N6, downlink(ends, size)));
+    let out: Vec<_> =
+        up.into_iter().chain(down).flat_map(|(port, frame)| datapath.pass(now, port, &frame)).collect();
     match &out[..] {
-        [(port, frame)] if *port == N6 && source_of(frame) == Some(ue) => {
+        [] => Ok(()),
+        _ => Err(format!("a packet of a session that is not there yet makes {}: {session:?}", shown(&out))),
+    }
+}
+
+struct Ways {
+    up: bool,
+    down: bool,
+}
+
+/// Which ways, and octets.
+fn any(random: &mut Random) -> (Ways, usize) {
+    let which = random.below(3);
+    (Ways { up: which != 0, down: which != 1 }, random.place(1100))
+}
+
+fn uplink((teid, ue): (u32, Ipv4Addr), size: usize) -> Vec<u8> {
+    packets::uplink(teid, &packets::udp(&ue.to_string(), "8.8.8.8", size))
+}
+
+fn downlink((_, ue): (u32, Ipv4Addr), size: usize) -> Vec<u8> {
+    packets::downlink(&packets::udp("8.8.8.8", &ue.to_string(), size))
+}
+
+fn pass_up(datapath: &mut Datapath, now: Instants, session: &mut Session, size: usize) -> Result<(), String> {
+    let Some(ends) = session.ends else { return Ok(()) };
+    let out = datapath.pass(now, N3, &uplink(ends, size));
+    match &out[..] {
+        [(port, frame)] if *port == N6 && source_of(frame) == Some(ends.1) => {
             session.passed[0] += (size + INNER_HEADERS) as u64;
             Ok(())
         }
@@ -61,13 +97,13 @@ fn pass_up(process: &mut Process, now: Instants, session: &mut Session, size: us
 /// # Errors
 /// As [`pass`].
 pub(crate) fn pass_down(
-    process: &mut Process,
+    datapath: &mut Datapath,
     now: Instants,
     session: &mut Session,
     size: usize,
 ) -> Result<(), String> {
-    let Some((_, ue)) = session.ends else { return Ok(()) };
-    let out = process.pass(now, N6, &packets::downlink(&packets::udp("8.8.8.8", &ue.to_string(), size)));
+    let Some(ends) = session.ends else { return Ok(()) };
+    let out = datapath.pass(now, N6, &downlink(ends, size));
     let is_right = |teid: u32| session.may_go(Downlink::Tunnel(teid));
     match &out[..] {
         [(port, frame)] if *port == N3 && teid_of(frame).is_some_and(is_right) => {

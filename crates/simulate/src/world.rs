@@ -1,10 +1,11 @@
 //! The run: what happens in a step, and where things go wrong.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use kaido_engine::FramePool;
+use kaido_n4::{Seid, SessionService};
 use kaido_pfcp::{Instants, Transmit};
 use kaido_store::{Durability, Recorder};
 
@@ -15,10 +16,10 @@ use crate::faults::Sabotage;
 use crate::journal::JournalStore;
 use crate::message::{Message, REPORT};
 use crate::network::{Link, Towards};
-use crate::node::{BUFFER_TIME_MAX, Machine, Process, Start};
+use crate::node::{BUFFER_TIME_MAX, Datapath, Machine, Process, Start};
 use crate::options::Options;
 use crate::random::Random;
-use crate::session::{Octets, State};
+use crate::session::{Octets, Session, State};
 use crate::smf::{ControlPlane, Turn};
 use crate::store::{ModelStore, Store};
 use crate::summary::{Failure, Summary};
@@ -223,14 +224,29 @@ impl World {
         // The process may end while it starts, too.
         let ends_after =
             (self.phase == Phase::Rough && self.faults.happens(100_000)).then(|| self.faults.place(40));
+        let now = self.now();
         let start = Start {
-            now: self.now(),
+            now,
             ends_after,
+            order: self.packets.fork(self.step),
             secret: self.syncs.number(),
             answers_first: self.options.sabotage == Some(Sabotage::AnswersFirst),
             other_recovery: self.options.sabotage == Some(Sabotage::OtherRecovery),
         };
-        self.process = Process::start(&mut self.machine, (&kept, &recorder), start)?;
+        let Self { machine, control_planes, packets, summary, .. } = self;
+        let meanwhile = |datapath: &mut Datapath, in_table: &BTreeSet<u64>| {
+            each_of_some(control_planes, packets, |session, packets| {
+                let is_there = in_table.contains(&session.up_seid);
+                summary.packets_at_start[usize::from(is_there)] += 1;
+                match is_there {
+                    true => traffic::pass(datapath, now, session, packets),
+                    // One whose end is asked for may have ended, and others have its address.
+                    false if !session.is_up() => Ok(()),
+                    false => traffic::lose(datapath, now, session, packets),
+                }
+            })
+        };
+        self.process = Process::start(machine, (&kept, &recorder), start, meanwhile)?;
         let is_there = self.process.is_some();
         self.log.note(format_args!("the node starts with {} records: {is_there}", kept.len()));
         if !is_there {
@@ -264,6 +280,7 @@ impl World {
                 Phase::Resting => {
                     smf.associate(&mut turn);
                     smf.delete_again(&mut turn);
+                    smf.change_again(&mut turn);
                     smf.wake_paged(&mut turn);
                 }
                 Phase::Over => {}
@@ -338,7 +355,7 @@ impl World {
     fn release(&mut self) -> Result<(), String> {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
-        let released = process.run_worker(now);
+        let released = process.datapath.run(now);
         self.summary.released += released.len() as u64;
         traffic::count_released(&mut self.control_planes, &released)
     }
@@ -363,7 +380,7 @@ impl World {
         self.checkpoint_at = self.time + CHECKPOINTS;
         let mut passed = BTreeMap::new();
         for smf in &self.control_planes {
-            let of = |(&seid, session): (&u64, &crate::session::Session)| {
+            let of = |(&seid, session): (&u64, &Session)| {
                 ((smf.number, smf.life, seid), (session.passed, session.may_be_lost))
             };
             passed.extend(smf.sessions.iter().map(of));
@@ -379,12 +396,14 @@ impl World {
         out.sort_by_key(|transmit| (transmit.to, order(transmit)));
         for Transmit { to, bytes } in out {
             let Some(at) = self.control_planes.iter().position(|smf| smf.address == to) else { continue };
-            let delivery = self.links[at].send(self.time, Towards::Smf, &bytes);
-            let Some(message) = Message::read(&bytes) else { continue };
-            let (kind, seid, usage) = (message.kind, message.seid, message.usage());
-            if kind == REPORT && usage.is_empty() && self.options.sabotage == Some(Sabotage::NoPages) {
+            let message = Message::read(&bytes);
+            let is_page = |message: &Message<'_>| message.kind == REPORT && message.usage().is_empty();
+            if self.options.sabotage == Some(Sabotage::NoPages) && message.as_ref().is_some_and(is_page) {
                 continue;
             }
+            let delivery = self.links[at].send(self.time, Towards::Smf, &bytes);
+            let Some(message) = message else { continue };
+            let (kind, seid, usage) = (message.kind, message.seid, message.usage());
             self.log
                 .note(format_args!("the node sends {kind} of {seid:?} to smf {at}: {delivery:?} {usage:?}"));
         }
@@ -394,20 +413,11 @@ impl World {
     fn traffic(&mut self) -> Result<(), String> {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
-        for smf in &mut self.control_planes {
-            if self.packets.happens(300_000) {
-                continue;
-            }
-            let mut open: Vec<_> =
-                smf.sessions.values_mut().filter(|session| traffic::has_traffic(session)).collect();
-            if open.is_empty() {
-                continue;
-            }
-            let at = self.packets.place(open.len());
-            traffic::pass(process, now, open[at], &mut self.packets)?;
-            self.summary.packets += 1;
-        }
-        Ok(())
+        let Self { control_planes, packets, summary, .. } = self;
+        each_of_some(control_planes, packets, |session, packets| {
+            summary.packets += 1;
+            pass_if_there(process, now, session, packets)
+        })
     }
 
     /// Lets all come to rest, and looks whether what is there is what was acknowledged.
@@ -446,7 +456,7 @@ impl World {
             let Some(process) = &mut self.process else { return Err("there is no node".to_owned()) };
             let sessions = self.control_planes.iter_mut().flat_map(|smf| smf.sessions.values_mut());
             for session in sessions.filter(|session| session.is_up() && session.is_idle()) {
-                traffic::pass_down(process, now, session, 100)?;
+                traffic::pass_down(&mut process.datapath, now, session, 100)?;
             }
             self.drain()?;
             let too_old = self.time + BUFFER_TIME_MAX;
@@ -511,7 +521,7 @@ impl World {
                     .check_usage()
                     .map_err(|what| format!("session {seid} of smf {}: {what}", smf.number))?;
                 if session.is_up() {
-                    traffic::pass(process, now, session, &mut self.packets)?;
+                    traffic::pass(&mut process.datapath, now, session, &mut self.packets)?;
                 }
             }
             // Nothing more is told of these.
@@ -547,5 +557,38 @@ impl World {
         self.start()?;
         let Some(process) = &self.process else { return Err("there is no node".to_owned()) };
         checks::nothing(process, self.store.kept())
+    }
+}
+
+/// Has packets of a session of most control planes.
+fn each_of_some(
+    control_planes: &mut [ControlPlane],
+    packets: &mut Random,
+    mut each: impl FnMut(&mut Session, &mut Random) -> Result<(), String>,
+) -> Result<(), String> {
+    for smf in control_planes {
+        if packets.happens(300_000) {
+            continue;
+        }
+        let mut open: Vec<_> =
+            smf.sessions.values_mut().filter(|session| traffic::has_traffic(session)).collect();
+        if !open.is_empty() {
+            let at = packets.place(open.len());
+            each(open[at], packets)?;
+        }
+    }
+    Ok(())
+}
+
+fn pass_if_there(
+    process: &mut Process,
+    now: Instants,
+    session: &mut Session,
+    packets: &mut Random,
+) -> Result<(), String> {
+    // One whose end is asked for may have ended, and others have its address.
+    match session.is_up() || process.endpoint.service().has_session(Seid(session.up_seid)) {
+        true => traffic::pass(&mut process.datapath, now, session, packets),
+        false => Ok(()),
     }
 }

@@ -67,6 +67,8 @@ fn seeds_see_what_there_is() {
         ("answers after a restart", seen.repeated, 1),
         ("requests without an answer", seen.unanswered, 20),
         ("packets", seen.packets, 3000),
+        ("packets of sessions that are not back yet", seen.packets_at_start[0], 100),
+        ("packets of sessions that are back while others are not", seen.packets_at_start[1], 100),
         ("ends of the process", seen.process_ends, 10),
         ("ends of the machine", seen.machine_ends, 5),
         ("failures of the store", seen.store_failures, 3),
