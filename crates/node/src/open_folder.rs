@@ -133,6 +133,13 @@ impl AsFd for OpenFolder {
     }
 }
 
+/// A symbolic link on the way that others than root may have made.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is a symbolic link that others than root may have made", name.display())]
+pub(crate) struct ForeignLink {
+    name: OsString,
+}
+
 /// Walks to a folder; `missing` makes one that is not there.
 fn walk(
     path: &Path,
@@ -156,10 +163,7 @@ fn walk(
                 return Err(Errno::LOOP.into());
             }
             if [here.0.owner, place.owner] != [ROOT; 2] {
-                return Err(io::Error::other(format!(
-                    "{} is a symbolic link that not root made",
-                    name.display()
-                )));
+                return Err(io::Error::other(ForeignLink { name }));
             }
             let leads_to = readlinkat(&place.fd, "", Vec::new())?;
             push(Path::new(OsStr::from_bytes(leads_to.to_bytes())), &mut names);

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::accounts::User;
 use crate::file::Config;
-use crate::open_folder::OpenFolder;
+use crate::open_folder::{ForeignLink, OpenFolder};
 use crate::root_folder::{RootFolder, RootFolderKind};
 
 /// Why a folder was not made ready.
@@ -26,6 +26,9 @@ enum PrepareFault {
     #[error("{}: there are files in {}, which is not on a BPF file system", folder.field, folder.path.display())]
     #[diagnostic(help("name a folder that is empty or not there: a BPF file system is mounted in it"))]
     NotEmpty { folder: RootFolder },
+    #[error("{}: in {}, {link}", folder.field, folder.path.display())]
+    #[diagnostic(help("name the folder itself; or give the link, and the folder in which it lies, to root"))]
+    Link { folder: RootFolder, link: ForeignLink },
 }
 
 /// Makes what is missing; what was made is told line by line.
@@ -44,8 +47,8 @@ pub(crate) fn prepare(config: &Config, user: User) -> miette::Result<()> {
 impl RootFolder {
     /// Makes it; whether there was anything to do.
     fn make(&self, user: User) -> Result<bool, PrepareFault> {
-        let cannot_make = |error| PrepareFault::Make { folder: self.clone(), error };
-        let cannot_give = |error| PrepareFault::Give { folder: self.clone(), error };
+        let cannot_make = |error| self.fault(error, |folder, error| PrepareFault::Make { folder, error });
+        let cannot_give = |error| self.fault(error, |folder, error| PrepareFault::Give { folder, error });
         match self.kind {
             RootFolderKind::Plain => {
                 let (folder, is_made) = OpenFolder::make(&self.path).map_err(cannot_make)?;
@@ -70,9 +73,22 @@ impl RootFolder {
         }
     }
 
+    /// A link on the way to it has a fault of its own.
+    fn fault(
+        &self,
+        error: io::Error,
+        otherwise: impl FnOnce(Self, io::Error) -> PrepareFault,
+    ) -> PrepareFault {
+        let folder = self.clone();
+        match error.downcast() {
+            Ok(link) => PrepareFault::Link { folder, link },
+            Err(error) => otherwise(folder, error),
+        }
+    }
+
     /// Its folder on a BPF file system; whether that was mounted.
     fn make_bpf(&self) -> Result<(OpenFolder, bool), PrepareFault> {
-        let fault = |error| PrepareFault::Make { folder: self.clone(), error };
+        let fault = |error| self.fault(error, |folder, error| PrepareFault::Make { folder, error });
         let (folder, is_made) = OpenFolder::make(&self.path).map_err(fault)?;
         if is_made {
             // Only the node's user may look: a map that somebody else opens is one that he may write.
@@ -216,7 +232,9 @@ mod tests {
         }) {
             for path in [root.join(link), root.join(link).join("bpf"), root.join(link).join("new")] {
                 let refused = folder(&path, kind).make(own()).unwrap_err().to_string();
-                assert!(refused.ends_with("is a symbolic link that not root made"), "{refused}");
+                let link = Path::new(link).file_name().unwrap().display();
+                let what = format!("{link} is a symbolic link that others than root may have made");
+                assert!(refused.ends_with(&what), "{refused}");
             }
         }
         assert_eq!(fs::read_dir(&other).unwrap().count(), 2, "nothing was made there");
