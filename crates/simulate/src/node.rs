@@ -9,14 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kaido_engine::port::MemoryWire;
 use kaido_engine::{FramePool, KernelPath, NeighbourRequest, PortId, Route, Routes, Worker, WorkerSettings};
-use kaido_n4::Volume;
 use kaido_pfcp::{Config, Endpoint, Features, Instants, Limits, Transmit};
 use kaido_store::{Kind, Recorder};
-use kaido_upf::control::{CountersInUse, NoSession, UePool, Upf, recorded_volume};
+use kaido_upf::control::{CountersInUse, NoSession, UePool, Upf};
 use kaido_upf::ids::InstanceId;
 use kaido_upf::node::{BufferLimits, LiveSettings, Node, NodeSettings};
 use kaido_upf::path::Path;
-use kaido_upf::usage::UsageSlot;
+use kaido_upf::usage::{RecordedUsage, UsageSlot};
 
 use crate::disk::Kept;
 use crate::fixture::{DN_MAC, GNB_MAC, N3, N6, ip, with_live};
@@ -177,11 +176,11 @@ impl Process {
             of_session,
         )?;
         let is_in_memory = std::mem::replace(&mut machine.is_of_before, true);
-        let counted: HashMap<UsageSlot, Volume> = match is_in_memory {
+        let counted: HashMap<UsageSlot, RecordedUsage> = match is_in_memory {
             true => HashMap::new(),
             false => of(Kind::Usage)
                 .filter_map(|(slot, record)| {
-                    Some((UsageSlot(u32::try_from(slot).ok()?), recorded_volume(record)?))
+                    Some((UsageSlot(u32::try_from(slot).ok()?), RecordedUsage::read(record)?))
                 })
                 .collect(),
         };
@@ -286,9 +285,9 @@ impl Process {
     }
 
     /// Records the usage of some sessions, if that has begun: says whether all are recorded now.
-    pub(crate) fn record_usage(&mut self) -> bool {
+    pub(crate) fn record_usage(&mut self, now: Instants) -> bool {
         let Some(from) = self.usage_from else { return false };
-        self.usage_from = self.endpoint.service_mut().record_usage(from, SESSIONS_A_TURN);
+        self.usage_from = self.endpoint.service_mut().record_usage(from, SESSIONS_A_TURN, now.wall);
         self.usage_from.is_none()
     }
 

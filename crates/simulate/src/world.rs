@@ -313,7 +313,7 @@ impl World {
         let now = self.now();
         let Some(process) = &mut self.process else { return Ok(()) };
         if let Some(checkpoint) = &mut self.checkpoint
-            && process.record_usage()
+            && process.record_usage(now)
         {
             checkpoint.batch = self.store.next_number();
             self.checkpoints.extend(self.checkpoint.take());

@@ -6,11 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kaido_n4::Volume;
 use kaido_pfcp::{Endpoint, Instants};
 use kaido_store::{Discarded, Durability, Journal, JournalStatus, Kind, Recorder, Recovery, StoreError};
-use kaido_upf::control::{ClaimedCounters, CountersInUse, NoSession, Upf, recorded_volume};
-use kaido_upf::usage::UsageSlot;
+use kaido_upf::control::{ClaimedCounters, CountersInUse, NoSession, Upf};
+use kaido_upf::usage::{RecordedUsage, UsageSlot};
 use miette::Diagnostic;
 use rustix::fs::{FlockOperation, flock};
 
@@ -250,8 +249,9 @@ impl NodeStore {
         let is_in_memory = counts_in_memory && self.memory.as_ref().is_some_and(|memory| memory.is_of_before);
         let counted = if is_in_memory { HashMap::new() } else { recorded_usage(recovery)? };
         let claimed = upf.claim_counters(in_use, |slot| {
-            let recorded = counted.get(&slot).copied().unwrap_or_default();
-            most(&recorded, &left.counted(slot))
+            let mut usage = counted.get(&slot).copied().unwrap_or_default();
+            usage.volume = most(&usage.volume, &left.counted(slot));
+            usage
         });
         let counters = claimed.map_err(|error| StoreFault::Record { what: error.to_string() })?;
         Ok(Some(RestoreUnderWay { began, counters }))
@@ -382,7 +382,7 @@ impl NodeStore {
             self.usage_from = self.usage_from.or(Some(0));
         }
         if let Some(from) = self.usage_from {
-            self.usage_from = upf.record_usage(from, SESSIONS_A_TURN);
+            self.usage_from = upf.record_usage(from, SESSIONS_A_TURN, SystemTime::now());
         }
     }
 
@@ -399,9 +399,9 @@ impl NodeStore {
     /// The node stops in good order: all that is to be known is brought to the disk, so that it outlives the machine too.
     pub(super) fn finish(&mut self, upf: &mut Upf) {
         let Some(journal) = &mut self.journal else { return };
-        let mut from = Some(0);
+        let (mut from, now) = (Some(0), SystemTime::now());
         while let Some(at) = from {
-            from = upf.record_usage(at, SESSIONS_A_TURN);
+            from = upf.record_usage(at, SESSIONS_A_TURN, now);
         }
         match journal.finish() {
             Ok(()) => tracing::info!(sessions = upf.len(), "sessions are kept for the next start"),
@@ -423,11 +423,11 @@ fn of_session(number: u64, error: NoSession) -> StoreFault {
 }
 
 /// What was recorded last of the usage counters.
-fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, Volume>, StoreFault> {
+fn recorded_usage(recovery: &Recovery) -> Result<HashMap<UsageSlot, RecordedUsage>, StoreFault> {
     let mut counted = HashMap::new();
     recovery.read(Kind::Usage, |slot, record| {
-        let slot = u32::try_from(slot).ok().zip(recorded_volume(record));
-        counted.extend(slot.map(|(slot, volume)| (UsageSlot(slot), volume)));
+        let slot = u32::try_from(slot).ok().zip(RecordedUsage::read(record));
+        counted.extend(slot.map(|(slot, recorded)| (UsageSlot(slot), recorded)));
         Ok::<_, StoreError>(())
     })?;
     Ok(counted)

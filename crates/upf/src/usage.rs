@@ -48,6 +48,35 @@ impl UsedAt {
     }
 }
 
+/// What a counter had counted, and when last, as it was [recorded](crate::control::Upf::record_usage) for a start without its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordedUsage {
+    /// What it had counted.
+    pub volume: Volume,
+    pub(crate) used: UsedAt,
+}
+
+impl RecordedUsage {
+    /// Reads a record; `None` of what is none.
+    pub fn read(record: &[u8]) -> Option<Self> {
+        let (volume, used) = postcard::take_from_bytes(record).ok()?;
+        // A record of before ends here.
+        let used = if used.is_empty() { UsedAt::NEVER } else { UsedAt(postcard::from_bytes(used).ok()?) };
+        Some(Self { volume, used })
+    }
+
+    /// What [`RecordedUsage::read`] reads.
+    pub(crate) fn record(&self) -> impl Serialize {
+        (self.volume, self.used.0)
+    }
+}
+
+impl From<Volume> for RecordedUsage {
+    fn from(volume: Volume) -> Self {
+        Self { volume, used: UsedAt::NEVER }
+    }
+}
+
 /// No limit set.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -265,6 +294,13 @@ impl UsageCounters {
         UsedAt(self.cell(slot).used.load(Ordering::Relaxed))
     }
 
+    /// As [`UsageCounters::touch`], where others count who do not note when.
+    pub(crate) fn touch_offloaded(&self, slot: UsageSlot, at: UsedAt) {
+        if self.offloaded.is_some() {
+            self.touch(slot, at);
+        }
+    }
+
     /// Whether a quota of the counter is used up, and what it counts is to be stopped.
     #[inline(always)]
     pub(crate) fn is_exhausted(&self, slot: UsageSlot) -> bool {
@@ -363,6 +399,12 @@ impl UsageCounters {
         let cell = self.cell(slot);
         cell.limits().into_iter().for_each(|(limit, _)| limit.store(0, Ordering::Relaxed));
         cell.marks.store(0, Ordering::Relaxed);
+    }
+
+    /// Has a counter that nobody counts in be at least as it was recorded.
+    pub(crate) fn restore(&self, slot: UsageSlot, RecordedUsage { volume, used }: &RecordedUsage) {
+        self.raise(slot, volume);
+        self.cell(slot).used.fetch_max(used.0, Ordering::Relaxed);
     }
 
     /// Has a counter that nobody counts in have at least so much.

@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kaido_n4::Volume;
 use kaido_store::Durability;
 use kaido_upf::control::{CountersInUse, Upf};
 use kaido_upf::node::{Node, NodeSettings};
+use kaido_upf::usage::RecordedUsage;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
@@ -233,7 +233,7 @@ pub fn measure_control(
         None => Node::new(settings.clone())?,
     };
     let mut upf = Upf::new(node.clone(), events, Vec::new())?;
-    let counters = upf.claim_counters(CountersInUse::default(), |_| Volume::default())?;
+    let counters = upf.claim_counters(CountersInUse::default(), |_| RecordedUsage::default())?;
     upf.restore(counters).finish();
     let allowed = allowed_cpus();
     let cpus = allowed.first_chunk().copied();

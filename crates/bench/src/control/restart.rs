@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use kaido_n4::Volume;
 use kaido_pfcp::{Config, Endpoint, Instants};
 use kaido_store::{Durability, Journal, Kind, Recovery, StoreConfig, open};
 use kaido_upf::control::{CountersInUse, NoSession, Upf};
 use kaido_upf::node::{Node, NodeSettings};
+use kaido_upf::usage::RecordedUsage;
 use serde::Serialize;
 
 use crate::BenchError;
@@ -90,7 +90,7 @@ impl StoreFolder {
         let control = |error: &dyn std::fmt::Display| BenchError::Control(error.to_string());
         let of_session = |number: u64, error: NoSession| control(&format!("session {number}: {error}"));
         let in_use = CountersInUse::of_two(|each| recovery.read_in_two(Kind::Session, each), of_session)?;
-        let mut counters = upf.claim_counters(in_use, |_| Volume::default())?;
+        let mut counters = upf.claim_counters(in_use, |_| RecordedUsage::default())?;
         let first = std::mem::take(&mut counters.recent);
         let mut restoration = upf.restore(counters);
         let source = &mut recovery;

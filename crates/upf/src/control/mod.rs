@@ -78,7 +78,6 @@ use self::remote_fteids::RemoteFTeids;
 use self::resting::SessionFront;
 pub use self::restore::{
     ClaimedCounters, CountersInUse, NoSession, RecordedSession, Restoration, RestoredSessions,
-    recorded_volume,
 };
 use self::ruleset::RuleSet;
 pub use self::search::{SessionFilter, SessionSearch};

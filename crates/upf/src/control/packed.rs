@@ -11,8 +11,8 @@ use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AppNumber, SessionIndex};
-use crate::usage::UsageSlot;
-use kaido_n4::{ApplicationId, Cause, FSeid, Imsi, Pfd, Rejection, Seid, Urr, Volume};
+use crate::usage::{RecordedUsage, UsageCounters, UsageSlot, UsedAt};
+use kaido_n4::{ApplicationId, Cause, FSeid, Imsi, Pfd, Rejection, Seid, Urr};
 use kaido_store::{Kind, Recorder};
 
 use super::decoder;
@@ -154,7 +154,8 @@ impl PackedSessions {
 
     /// Records what the counters of a session have counted, if packets have passed since that was done last.
     #[allow(clippy::cast_possible_truncation)] // Places have 32 bits; of packets only whether they have changed is of interest.
-    pub(super) fn record_usage(&mut self, at: usize, read: impl Fn(UsageSlot) -> Volume) {
+    pub(super) fn record_usage(&mut self, at: usize, usage: &UsageCounters, now: UsedAt) {
+        let read = |slot| usage.read(slot);
         let Some(place) = self.places.get(at) else { return };
         let (front, packets) = match place.counters {
             SessionCounters::None => return,
@@ -170,12 +171,18 @@ impl PackedSessions {
             self.recorded.resize(self.places.len(), 0);
         }
         let packets = packets as u32;
-        if std::mem::replace(&mut self.recorded[at], packets) == packets {
+        let before = std::mem::replace(&mut self.recorded[at], packets);
+        if before == packets {
             return;
         }
         let front = front.or_else(|| self.front(SessionIndex(at as u32)));
         for slot in front.iter().flat_map(SessionFront::slots) {
-            self.recorder.put_value(Kind::Usage, slot.0.into(), &read(slot));
+            // A counter that was not looked at before may have been used before the restart.
+            if before != 0 || usage.used_at(slot) == UsedAt::NEVER {
+                usage.touch_offloaded(slot, now);
+            }
+            let recorded = RecordedUsage { volume: read(slot), used: usage.used_at(slot) };
+            self.recorder.put_value(Kind::Usage, slot.0.into(), &recorded.record());
         }
     }
 

@@ -39,7 +39,7 @@ use super::tunnel_ends::remote_fteids;
 use crate::echo::EchoSettings;
 use crate::ids::{AppNumber, SessionIndex};
 use crate::node::{Node, WorkerEvent};
-use crate::usage::{UsageSlot, UsedAt};
+use crate::usage::{RecordedUsage, UsageSlot, UsedAt};
 use kaido_n4::{Cause, ChooseOr, Rejection, Seid, UrrId, Volume};
 use kaido_store::{EachRecord, RecordBatch, Recorder, send_batches};
 
@@ -382,7 +382,7 @@ impl Upf {
     pub fn claim_counters(
         &mut self,
         CountersInUse { sessions, slots: mut owned, may_stop }: CountersInUse,
-        mut counted: impl FnMut(UsageSlot) -> Volume,
+        mut counted: impl FnMut(UsageSlot) -> RecordedUsage,
     ) -> io::Result<ClaimedCounters> {
         self.remote_fteids.reserve(sessions);
         owned.sort_unstable();
@@ -393,7 +393,7 @@ impl Upf {
             usage.keep_quotas().map_err(io::Error::other)?;
         }
         self.slots.claim(&slots, usage)?;
-        slots.iter().for_each(|&slot| usage.raise(slot, &counted(slot)));
+        slots.iter().for_each(|&slot| usage.restore(slot, &counted(slot)));
         let used = owned.into_iter().map(|(slot, index)| (usage.used_at(slot), index));
         self.node.set_restoring(true);
         Ok(ClaimedCounters { recent: recently_used(used.collect(), sessions / RECENT_SHARE) })
@@ -405,12 +405,13 @@ impl Upf {
         Restoration { upf: self, done: RestoredSessions::default() }
     }
 
-    /// Records what the counters of `count` sessions from place `first` on have counted, and says from which place to go on. Those
-    /// of sessions without a packet since are as they were recorded.
-    pub fn record_usage(&mut self, first: usize, count: usize) -> Option<usize> {
+    /// Records what the counters of `count` sessions from place `first` on have counted, and when last, and says from which place to
+    /// go on. Those of sessions without a packet since are as they were recorded.
+    pub fn record_usage(&mut self, first: usize, count: usize, now: SystemTime) -> Option<usize> {
         let end = first.saturating_add(count).min(self.sessions.places());
         let usage = &self.node.usage;
-        (first..end).for_each(|at| self.sessions.record_usage(at, |slot| usage.read(slot)));
+        let now = UsedAt::of(now);
+        (first..end).for_each(|at| self.sessions.record_usage(at, usage, now));
         (end < self.sessions.places()).then_some(end)
     }
 
@@ -527,11 +528,6 @@ impl SessionState {
         // What was buffered is gone, so that the control plane is to be told of the next packet.
         self.paging = Paging::default();
     }
-}
-
-/// What a counter had counted, as it was [recorded](Upf::record_usage); `None` of what is no such record.
-pub fn recorded_volume(record: &[u8]) -> Option<Volume> {
-    postcard::from_bytes(record).ok()
 }
 
 /// Where the URRs of a session count.

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::time::SystemTime;
 
 use kaido_n4::{
     BitRate, ChooseOr, CreatedPdr, Establishment, FTeid, LocalFTeid, Modification, PdrId, Qer, QerId, Seid,
     SessionEvent, SessionService, Teid, UpdateFar, UpdatePdr, Urr, UrrId, Volume,
 };
-use kaido_store::{Kind, Recorder, changes};
-use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, RestoredSessions, recorded_volume};
+use kaido_store::{Change, Kind, Recorder, changes};
+use kaido_upf::control::{CountersInUse, NoSession, RecordedSession, RestoredSessions, Upf};
+use kaido_upf::usage::{RecordedUsage, UsageSlot};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::fixture::packets::{downlink, udp, uplink};
@@ -32,7 +34,7 @@ pub(crate) fn in_use(kept: &BTreeMap<u64, Vec<u8>>) -> CountersInUse {
 /// A user plane whose sessions are recorded, and what was recorded so far.
 pub(crate) struct Life {
     pub(crate) rig: Rig,
-    recorder: Recorder,
+    pub(crate) recorder: Recorder,
     pub(crate) memory: File,
     pub(crate) kept: BTreeMap<u64, Vec<u8>>,
     /// What sessions have carried beside what their counters say.
@@ -43,7 +45,7 @@ impl Life {
     pub(crate) fn first() -> Self {
         let memory = memory();
         let mut rig = Rig::over(memory.try_clone().unwrap());
-        let counters = rig.upf.claim_counters(CountersInUse::default(), |_| Volume::default());
+        let counters = rig.upf.claim_counters(CountersInUse::default(), |_| RecordedUsage::default());
         rig.upf.restore(counters.unwrap()).finish();
         let recorder = Recorder::on();
         rig.upf.record_by(recorder.clone());
@@ -78,7 +80,7 @@ impl Life {
         let memory = if with_memory { before } else { memory() };
         let mut rig = Rig::over(memory.try_clone().unwrap());
         rig.upf.record_by(recorder.clone());
-        let counters = rig.upf.claim_counters(in_use(&kept), |slot| counted(slot.0)).unwrap();
+        let counters = rig.upf.claim_counters(in_use(&kept), |slot| counted(slot.0).into()).unwrap();
         let mut restoration = rig.upf.restore(counters);
         let read = restoration.resume_all(
             |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
@@ -257,12 +259,24 @@ fn without_the_memory_of_the_counters_nothing_is_charged_twice() {
 }
 
 /// Which counters are written when usage is.
-fn recorded_usage(life: &mut Life) -> Vec<Volume> {
-    life.rig.upf.record_usage(0, 100);
+pub(crate) fn usage_written(
+    upf: &mut Upf,
+    recorder: &Recorder,
+    now: SystemTime,
+) -> BTreeMap<UsageSlot, RecordedUsage> {
+    upf.record_usage(0, 100, now);
     let mut batch = Vec::new();
-    life.recorder.take(&mut batch);
+    recorder.take(&mut batch);
     let of_usage = changes(&batch).map(Result::unwrap).filter(|change| change.kind == Kind::Usage);
-    of_usage.filter_map(|change| recorded_volume(change.value?)).collect()
+    let each = |change: Change<'_>| {
+        Some((UsageSlot(u32::try_from(change.key).unwrap()), RecordedUsage::read(change.value?)?))
+    };
+    of_usage.filter_map(each).collect()
+}
+
+fn recorded_usage(life: &mut Life) -> Vec<Volume> {
+    let written = usage_written(&mut life.rig.upf, &life.recorder, now());
+    written.into_values().map(|recorded| recorded.volume).collect()
 }
 
 #[test]
@@ -356,7 +370,7 @@ fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
     // One in the second batch, and one in the last.
     for bad in [300, 949] {
         let mut rig = Rig::over(memory());
-        let counters = rig.upf.claim_counters(in_use(&life.kept), |_| Volume::default());
+        let counters = rig.upf.claim_counters(in_use(&life.kept), |_| RecordedUsage::default());
         let mut restoration = rig.upf.restore(counters.unwrap());
         let resumed = restoration.resume_all(
             |each| {
@@ -377,7 +391,7 @@ fn more_sessions_than_a_batch_go_on_and_a_bad_record_among_them_is_named() {
 #[test]
 fn octets_that_are_no_session_are_refused() {
     let mut life = Life::first();
-    let counters = life.rig.upf.claim_counters(CountersInUse::default(), |_| Volume::default());
+    let counters = life.rig.upf.claim_counters(CountersInUse::default(), |_| RecordedUsage::default());
     let bad: [(u64, &[u8]); 3] = [(0, &[]), (0, &[0; 40]), (u64::MAX, &[1; 400])];
     for (number, record) in bad {
         assert_eq!(life.rig.upf.take_in_pfd(number, &record[..record.len().min(1)]), Err(NoSession));

@@ -1,22 +1,22 @@
 //! Sessions on their way back after a restart, while packets come.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kaido_engine::Worker;
 use kaido_engine::port::MemoryWire;
-use kaido_n4::{
-    ChooseOr, Establishment, FTeid, LocalFTeid, Modification, Seid, SessionService, Teid, Volume,
-};
+use kaido_n4::{ChooseOr, Establishment, FTeid, LocalFTeid, Modification, Seid, SessionService, Teid};
 use kaido_upf::control::NoSession;
 use kaido_upf::node::{LiveSettings, WorkerEvent};
 use kaido_upf::offload::{KernelKey, KernelRecord, OffloadTarget};
+use kaido_upf::usage::{OffloadedCounters, RecordedUsage, UsageCounters, UsageSlot};
 
 use crate::fixture::packets::{downlink, udp, uplink};
-use crate::fixture::{N3, N6, Rig, SessionPlan, now, v4};
-use crate::restart::{Life, in_use, memory};
+use crate::fixture::{self, N3, N6, Rig, SessionPlan, now, v4};
+use crate::restart::{Life, in_use, memory, usage_written};
 
 fn teid(number: u32) -> u32 {
     1000 + number
@@ -64,14 +64,99 @@ fn those_that_were_used_last_are_the_first() {
     drop(rig);
     for _ in 0..2 {
         let mut rig = Rig::over(memory.try_clone().unwrap());
-        let first = rig.upf.claim_counters(in_use(&kept), |_| Volume::default()).unwrap().recent;
+        let first = rig.upf.claim_counters(in_use(&kept), |_| RecordedUsage::default()).unwrap().recent;
         // An eighth of all; those of one time in the order of their numbers.
         assert_eq!(first[..2], [33, 5]);
         assert!(first[2..] == [17, 30, 11] || first[2..] == [30, 17, 11], "{first:?}");
     }
     let mut rig = Rig::over(self::memory());
-    let counters = rig.upf.claim_counters(in_use(&kept), |_| Volume::default());
+    let counters = rig.upf.claim_counters(in_use(&kept), |_| RecordedUsage::default());
     assert_eq!(counters.unwrap().recent, [0; 0], "nobody knows");
+}
+
+/// Which sessions come back first, by what was written of their counters alone.
+fn first_by(written: &BTreeMap<UsageSlot, RecordedUsage>, kept: &BTreeMap<u64, Vec<u8>>) -> Vec<u64> {
+    let mut rig = Rig::over(memory());
+    let counters =
+        rig.upf.claim_counters(in_use(kept), |slot| written.get(&slot).copied().unwrap_or_default());
+    counters.unwrap().recent
+}
+
+#[test]
+fn the_next_start_of_the_machine_knows_who_was_used_last() {
+    let mut life = Life::first();
+    establish(&mut life, 40);
+    let began = Instant::now();
+    for (number, seconds) in [(5, 100), (33, 1000), (17, 300), (5, 900)] {
+        assert_eq!(life.rig.pass_at(began + Duration::from_secs(seconds), N3, &up(number)).len(), 1);
+    }
+    life.read();
+    let written = usage_written(&mut life.rig.upf, &life.recorder, now());
+    assert_eq!(first_by(&written, &life.kept), [33, 5, 17]);
+}
+
+/// Counters in which somebody else counts, who does not say when.
+#[derive(Debug)]
+struct Elsewhere;
+
+impl OffloadedCounters for Elsewhere {
+    fn sync(&self, _: UsageSlot) {}
+
+    fn flush(&self, _: UsageSlot) {}
+
+    fn bytes_max(&self) -> u64 {
+        0
+    }
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Words([AtomicU64; 8 * 40]);
+
+impl Words {
+    /// Counts an uplink packet of a session.
+    fn count(&self, session: usize) {
+        self.0[8 * session].fetch_add(100, Ordering::Relaxed);
+        self.0[8 * session + 1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A user plane whose sessions the kernel forwards, and where it counts.
+fn kernels() -> (Rig, &'static Words) {
+    let words: &'static Words = Box::leak(Box::new(Words([const { AtomicU64::new(0) }; 320])));
+    let usage = UsageCounters::over(&words.0).unwrap().with_offloaded(Box::new(Elsewhere));
+    (Rig::with_usage(fixture::settings(), usage), words)
+}
+
+#[test]
+fn of_what_the_kernel_counts_the_checkpoint_says_when() {
+    let (rig, words) = kernels();
+    let (mut life, start) = (Life::first(), now());
+    life.rig = rig;
+    life.rig.upf.record_by(life.recorder.clone());
+    establish(&mut life, 40);
+    life.read();
+    let mut written = BTreeMap::new();
+    for (seconds, sessions) in [(10, &[3, 8][..]), (20, &[]), (30, &[8, 30]), (60, &[12])] {
+        sessions.iter().for_each(|&session| words.count(session));
+        let at = start + Duration::from_secs(seconds);
+        written.extend(usage_written(&mut life.rig.upf, &life.recorder, at));
+    }
+    assert_eq!(first_by(&written, &life.kept), [12, 8, 30, 3]);
+
+    // After a start without a packet they were used when they were.
+    let (mut rig, words) = kernels();
+    rig.upf.record_by(life.recorder.clone());
+    let restored = |slot| written.get(&slot).copied().unwrap_or_default();
+    let counters = rig.upf.claim_counters(in_use(&life.kept), restored).unwrap();
+    let mut restoration = rig.upf.restore(counters);
+    life.kept.iter().for_each(|(&number, record)| restoration.resume_one(number, record, start).unwrap());
+    restoration.finish();
+    let later = start + Duration::from_secs(1000);
+    assert_eq!(usage_written(&mut rig.upf, &life.recorder, later), written);
+    words.count(3);
+    written.extend(usage_written(&mut rig.upf, &life.recorder, later));
+    assert_eq!(first_by(&written, &life.kept), [3, 12, 8, 30]);
 }
 
 #[test]
@@ -87,7 +172,7 @@ fn a_session_is_forwarded_before_the_next_is_there_and_no_sender_is_told_to_forg
         while worker.step() > 0 {}
         [&n3, &n6].map(|wire| std::iter::from_fn(|| wire.receive()).count())
     };
-    let counters = upf.claim_counters(in_use(&kept), |_| Volume::default()).unwrap();
+    let counters = upf.claim_counters(in_use(&kept), |_| RecordedUsage::default()).unwrap();
     assert_eq!(pass(2), [0, 0]);
     let mut restoration = upf.restore(counters);
     restoration.resume_one(2, &kept[&2], now()).unwrap();
@@ -169,7 +254,7 @@ fn what_passes_while_sessions_come_back_is_charged_once() {
     let Rig { n3, n6, mut upf, worker, routes: _routes, .. } = Rig::over(memory());
     let passed = Arc::new(AtomicU64::new(0));
     upf.set_kernel(Box::new(PacketsAtOnce { n3, n6, worker, passed: passed.clone() }));
-    let counters = upf.claim_counters(in_use(&kept), |_| Volume::default()).unwrap();
+    let counters = upf.claim_counters(in_use(&kept), |_| RecordedUsage::default()).unwrap();
     let mut restoration = upf.restore(counters);
     let resumed = restoration.resume_all(
         |each| kept.iter().try_for_each(|(&number, value)| each(number, value)),
