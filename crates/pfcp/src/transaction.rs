@@ -328,8 +328,7 @@ pub(crate) struct AnswerCache {
     answers: KeyedMap<Key, Answer>,
     order: VecDeque<(Instant, Key, u64)>,
     serial: u64,
-    /// When the answer of that number was given, in milliseconds, of one that was taken in; and whether such are to be put in order.
-    newest: u64,
+    /// Some were taken in, and are to be put in order.
     is_unordered: bool,
     /// Takes down answers, for a restart.
     recorder: Recorder,
@@ -351,7 +350,7 @@ impl<'de: 'o, 'o> Deserialize<'de> for Octets<'o> {
     }
 }
 
-/// An answer as it is recorded: when it was given, in milliseconds since 1970, to whom, and to which request.
+/// An answer as it is recorded, before its serial number: when it was given, in milliseconds since 1970, to whom, and to which request.
 #[derive(Debug, Serialize, Deserialize)]
 struct AnswerRecord<'a> {
     at: u64,
@@ -365,7 +364,7 @@ impl AnswerCache {
     pub(crate) fn new(timing: Retransmission, limit: usize) -> Self {
         let (answers, order, recorder) = Default::default();
         let keep = kept(timing);
-        Self { keep, limit, answers, order, serial: 0, newest: 0, is_unordered: false, recorder }
+        Self { keep, limit, answers, order, serial: 0, is_unordered: false, recorder }
     }
 
     /// Keeps answers from here on as long as requests may come again.
@@ -380,7 +379,11 @@ impl AnswerCache {
 
     /// Takes in an answer of before a restart, unless its request cannot come again any more; `None` of what is none.
     pub(crate) fn take_in(&mut self, number: u64, recorded: &[u8], now: Instants) -> Option<()> {
-        let AnswerRecord { at, key, request, response } = postcard::from_bytes(recorded).ok()?;
+        let (record, rest) = postcard::take_from_bytes(recorded).ok()?;
+        let AnswerRecord { at, key, request, response } = record;
+        // A record of before ends here.
+        let serial = if rest.is_empty() { number } else { postcard::from_bytes(rest).ok()? };
+        self.serial = self.serial.max(serial);
         let age = now.wall.duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(at));
         // Of one that seems to come from later the clock was set.
         let age = age.unwrap_or_default();
@@ -391,20 +394,13 @@ impl AnswerCache {
             }
             return Some(());
         }
-        // Numbers go round: the newest is not the highest.
-        let is_ahead = number.wrapping_sub(self.serial) < (self.limit / 2) as u64;
-        if at > self.newest || at == self.newest && is_ahead {
-            (self.newest, self.serial) = (at, number);
-        }
-        let since = now.monotonic.checked_sub(age).unwrap_or(now.monotonic);
-        if self.answers.contains_key(&key)
-            && self.order.iter().any(|(other, of, _)| *of == key && *other > since)
-        {
+        if self.answers.get(&key).is_some_and(|other| other.serial > serial) {
             // To a later request with the same number.
             return Some(());
         }
-        self.answers.insert(key, Answer { request, response: Some(response.0.into()), serial: number });
-        self.order.push_back((since, key, number));
+        self.answers.insert(key, Answer { request, response: Some(response.0.into()), serial });
+        let since = now.monotonic.checked_sub(age).unwrap_or(now.monotonic);
+        self.order.push_back((since, key, serial));
         self.is_unordered = true;
         Some(())
     }
@@ -422,10 +418,12 @@ impl AnswerCache {
     /// Notes that a request is being carried out.
     pub(crate) fn begin(&mut self, now: Instant, key: Key, request: u64) {
         self.expire(now);
-        if self.order.len() >= self.limit {
+        self.serial += 1;
+        // What was recorded in the same place is of another: also requests without an answer have serial numbers.
+        let written_over = self.serial.saturating_sub(self.limit as u64);
+        while self.order.front().is_some_and(|&(.., serial)| serial <= written_over) {
             self.drop_oldest();
         }
-        self.serial += 1;
         self.answers.insert(key, Answer { request, response: None, serial: self.serial });
         self.order.push_back((now, key, self.serial));
     }
@@ -438,7 +436,7 @@ impl AnswerCache {
         let at = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let number = place(answer.serial, self.limit);
         let record = AnswerRecord { at, key, request: answer.request, response: Octets(response) };
-        self.recorder.put_value(Kind::Answer, number, &record);
+        self.recorder.put_value(Kind::Answer, number, &(record, answer.serial));
     }
 
     /// Forgets a request that gets no answer: it may come again.
@@ -460,7 +458,7 @@ impl AnswerCache {
 
     pub(crate) fn expire(&mut self, now: Instant) {
         if std::mem::take(&mut self.is_unordered) {
-            self.order.make_contiguous().sort_by_key(|&(at, ..)| at);
+            self.order.make_contiguous().sort_unstable_by_key(|&(.., serial)| serial);
         }
         while self.order.front().is_some_and(|&(at, ..)| now.saturating_duration_since(at) > self.keep) {
             self.drop_oldest();
@@ -500,6 +498,10 @@ pub(crate) fn fingerprint(seid: Option<u64>, body: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use kaido_store::Change;
+
     use super::*;
 
     const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8805);
@@ -605,6 +607,76 @@ mod tests {
         assert_eq!((answered.len(), answered.order.len()), (100, 100));
         answered.expire(now + ANSWERS_KEPT + Duration::from_millis(1));
         assert_eq!((answered.len(), answered.order.len()), (0, 0));
+    }
+
+    /// A cache after a restart, by what was recorded.
+    fn again(recorder: &Recorder, kept: &mut BTreeMap<u64, Vec<u8>>, now: Instants) -> AnswerCache {
+        let mut batch = Vec::new();
+        recorder.take(&mut batch);
+        for Change { key, value, .. } in kaido_store::changes(&batch).map(Result::unwrap) {
+            match value {
+                Some(value) => kept.insert(key, value.to_vec()),
+                None => kept.remove(&key),
+            };
+        }
+        let mut answered = AnswerCache::new(Retransmission::default(), 10);
+        answered.record_by(recorder.clone());
+        for (&number, record) in &*kept {
+            answered.take_in(number, record, now).unwrap();
+        }
+        answered
+    }
+
+    fn answer(answered: &mut AnswerCache, now: Instants, key: Key) {
+        answered.begin(now.monotonic, key, 1);
+        answered.finish(now.wall, key, &vec![1].into());
+    }
+
+    #[test]
+    fn an_answer_is_recorded_where_none_of_a_peer_that_starts_anew_is() {
+        let (recorder, mut kept) = (Recorder::on(), BTreeMap::new());
+        let (now, elsewhere) = (Instants::now(), SocketAddr::new([10, 0, 0, 2].into(), 8805));
+        let mut answered = again(&recorder, &mut kept, now);
+        answer(&mut answered, now, (elsewhere, 50, 1));
+        for sequence in 2..10 {
+            // Requests without an answer have serial numbers, too.
+            answered.begin(now.monotonic, (elsewhere, 50, sequence), 1);
+            answered.cancel((elsewhere, 50, sequence));
+        }
+        answer(&mut answered, now, (PEER, 50, 10));
+        let mut answered = again(&recorder, &mut kept, now);
+        answer(&mut answered, now, (PEER, 50, 11));
+        answered.forget(elsewhere);
+        let answered = again(&recorder, &mut kept, now);
+        for sequence in [10, 11] {
+            assert!(
+                matches!(answered.look((PEER, 50, sequence), 1), RequestStatus::Answered(_)),
+                "{sequence}"
+            );
+        }
+        assert_eq!(answered.look((elsewhere, 50, 1), 1), RequestStatus::New);
+    }
+
+    #[test]
+    fn serial_numbers_go_on_whatever_the_clock_says() {
+        let (recorder, mut kept) = (Recorder::on(), BTreeMap::new());
+        let now = Instants::now();
+        let earlier = Instants { wall: now.wall - Duration::from_secs(20), ..now };
+        let mut answered = again(&recorder, &mut kept, now);
+        // The later one was answered first, or the clock was set back.
+        answer(&mut answered, now, (PEER, 50, 1));
+        answer(&mut answered, earlier, (PEER, 50, 2));
+        for sequence in 3..9 {
+            answered = again(&recorder, &mut kept, now);
+            answer(&mut answered, now, (PEER, 50, sequence));
+        }
+        let answered = again(&recorder, &mut kept, now);
+        for sequence in 1..9 {
+            assert!(
+                matches!(answered.look((PEER, 50, sequence), 1), RequestStatus::Answered(_)),
+                "{sequence}"
+            );
+        }
     }
 
     /// A peer sends again for as long as its own T1 and N1 say.
