@@ -151,8 +151,7 @@ impl ControlPlane {
             return;
         }
         let chosen = self.random.number();
-        let active = self.seids(|session| session.state == State::Active);
-        let any = (!active.is_empty()).then(|| active[self.random.place(active.len())]);
+        let any = any(&self.sessions, &mut self.random, |session| session.state == State::Active);
         let open = self.sessions.values().filter(|session| session.state != State::Ended).count();
         match (chosen % 100, any) {
             (0..40, _) if open < self.sessions_max => self.establish(turn),
@@ -426,6 +425,21 @@ impl ControlPlane {
     fn session(&mut self, seid: Seid) -> Result<&mut Session, String> {
         self.sessions.get_mut(&seid.0).ok_or_else(|| format!("session {seid} is none of ours"))
     }
+}
+
+/// One of the sessions that meet something, from a place in their order on.
+pub(crate) fn any(
+    sessions: &BTreeMap<u64, Session>,
+    random: &mut Random,
+    is_meant: impl Fn(&Session) -> bool,
+) -> Option<u64> {
+    let (first, last) = (*sessions.first_key_value()?.0, *sessions.last_key_value()?.0);
+    let from = first + random.below(last - first + 1);
+    sessions
+        .range(from..)
+        .chain(sessions.range(..from))
+        .find(|(_, session)| is_meant(session))
+        .map(|(&seid, _)| seid)
 }
 
 fn smf(ipv4: Ipv4Addr, recovery: SystemTime) -> Smf {

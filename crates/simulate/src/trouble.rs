@@ -13,6 +13,7 @@ const AWAY: Duration = Duration::from_secs(4);
 /// In a million steps.
 const PROCESS_ENDS: u64 = 5_000;
 const MACHINE_ENDS: u64 = 2_500;
+const MACHINE_ENDS_AFTER_START: u64 = 150_000;
 const STORE_FAILS: u64 = 2_000;
 const CONTROL_PLANE_RESTARTS: u64 = 600;
 const LINK_CUT: u64 = 900;
@@ -38,8 +39,11 @@ impl World {
                 [CrashPoint::BeforeFlush, CrashPoint::BeforeAnswers, CrashPoint::AfterPoll, CrashPoint::Idle];
             self.crash = Some(points[self.faults.place(points.len())]);
         }
-        if self.options.durability == Durability::Disk && self.faults.happens(MACHINE_ENDS) {
-            self.machine_ends()?;
+        if self.options.durability == Durability::Disk {
+            let ends = self.machine_ends_at.take_if(|at| *at <= self.time).is_some();
+            if ends || self.faults.happens(MACHINE_ENDS) {
+                self.machine_ends()?;
+            }
         }
         if self.faults.happens(STORE_FAILS) && self.store_fails_until <= self.time {
             let most = if self.faults.happens(200_000) { 60_000_000 } else { 4_000_000 };
@@ -113,6 +117,13 @@ impl World {
         {
             (model.is_full, model.fails_to_sync) = (false, false);
             self.log.note(format_args!("the store works again"));
+        }
+    }
+
+    /// The machine may end soon after a process has started, which has read more than there is on the disk.
+    pub(crate) fn machine_may_end(&mut self) {
+        if self.phase == Phase::Rough && self.faults.happens(MACHINE_ENDS_AFTER_START) {
+            self.machine_ends_at = Some(self.time + self.faults.span(500, 400_000));
         }
     }
 

@@ -20,7 +20,7 @@ use crate::node::{BUFFER_TIME_MAX, Datapath, Machine, Process, Start};
 use crate::options::Options;
 use crate::random::Random;
 use crate::session::{Octets, Session, State};
-use crate::smf::{ControlPlane, Turn};
+use crate::smf::{self, ControlPlane, Turn};
 use crate::store::{ModelStore, Store};
 use crate::summary::{Failure, Summary};
 use crate::traffic;
@@ -96,12 +96,15 @@ pub(crate) struct World {
     pub(crate) phase: Phase,
     pub(crate) store_fails_until: Duration,
     pub(crate) crash: Option<CrashPoint>,
+    pub(crate) machine_ends_at: Option<Duration>,
     pub(crate) checkpoint_at: Duration,
     /// Begun and not done.
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Done, oldest first.
     pub(crate) checkpoints: VecDeque<Checkpoint>,
     pub(crate) next: u32,
+    /// Sessions that were established before this step.
+    established: u64,
     pub(crate) faults: Random,
     pub(crate) packets: Random,
     pub(crate) syncs: Random,
@@ -155,10 +158,12 @@ impl World {
             phase: Phase::Rough,
             store_fails_until: Duration::ZERO,
             crash: None,
+            machine_ends_at: None,
             checkpoint_at: CHECKPOINTS,
             checkpoint: None,
             checkpoints: VecDeque::new(),
             next: 0,
+            established: 0,
             faults,
             packets: random.fork(2),
             syncs: random.fork(3),
@@ -171,8 +176,12 @@ impl World {
         self.began.after(self.time)
     }
 
+    fn sum(&self, of: fn(&ControlPlane) -> u64) -> u64 {
+        self.control_planes.iter().map(of).sum()
+    }
+
     fn summary(&self) -> Summary {
-        let sum = |of: fn(&ControlPlane) -> u64| self.control_planes.iter().map(of).sum();
+        let sum = |of| self.sum(of);
         Summary {
             steps: self.step,
             seconds: self.time.as_secs(),
@@ -212,7 +221,11 @@ impl World {
         self.start()?;
         self.control_planes_turn()?;
         self.node_turn()?;
-        checks::unique(&self.control_planes)
+        let established = self.sum(|smf| smf.counts.established);
+        match std::mem::replace(&mut self.established, established) == established {
+            true => Ok(()),
+            false => checks::unique(&self.control_planes),
+        }
     }
 
     /// Starts the node, when it is time.
@@ -252,6 +265,7 @@ impl World {
         if !is_there {
             self.process_ends(CrashPoint::Idle)?;
         }
+        self.machine_may_end();
         Ok(())
     }
 
@@ -423,7 +437,7 @@ impl World {
     /// Lets all come to rest, and looks whether what is there is what was acknowledged.
     fn rest(&mut self) -> Result<(), String> {
         self.phase = Phase::Resting;
-        self.crash = None;
+        (self.crash, self.machine_ends_at) = (None, None);
         self.drain()?;
         self.check()?;
         self.summary.rests += 1;
@@ -570,11 +584,9 @@ fn each_of_some(
         if packets.happens(300_000) {
             continue;
         }
-        let mut open: Vec<_> =
-            smf.sessions.values_mut().filter(|session| traffic::has_traffic(session)).collect();
-        if !open.is_empty() {
-            let at = packets.place(open.len());
-            each(open[at], packets)?;
+        let chosen = smf::any(&smf.sessions, packets, traffic::has_traffic);
+        if let Some(session) = chosen.and_then(|seid| smf.sessions.get_mut(&seid)) {
+            each(session, packets)?;
         }
     }
     Ok(())
