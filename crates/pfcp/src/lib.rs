@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod association;
 mod carried;
 mod client;

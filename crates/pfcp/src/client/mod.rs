@@ -19,13 +19,12 @@ use kaido_n4::{CreatedPdr, Establishment, FSeid, FTeid, Modification, PdrId, Rul
 use rs_pfcp::ie::IeType;
 use rs_pfcp::message::MsgType;
 
+use crate::answers::{AnswerCache, RequestStatus, fingerprint};
 use crate::counters::{Counters, Discard};
 use crate::encode::{self, Draft, number};
 use crate::frame::{Frame, FrameResult, Role, frames, is_request};
 use crate::node_id::NodeId;
-use crate::transaction::{
-    AnswerCache, DueEvent, Instants, Outgoing, RequestStatus, Retransmission, Transmit, fingerprint,
-};
+use crate::transaction::{DueEvent, Instants, Outgoing, Retransmission, Transmit};
 
 /// What an [`Smf`] is told at start.
 #[derive(Clone, Debug)]

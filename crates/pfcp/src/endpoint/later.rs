@@ -7,9 +7,10 @@ use kaido_n4::{Outcome, Seid, SessionService, Ticket};
 
 use super::Endpoint;
 use super::release::LastReport;
+use crate::answers::Key;
 use crate::association::AssociationId;
 use crate::keyed::KeyedMap;
-use crate::transaction::{Instants, Key, Transmit};
+use crate::transaction::{Instants, Transmit};
 
 /// The answer to a request.
 #[derive(Debug)]

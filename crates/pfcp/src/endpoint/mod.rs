@@ -45,6 +45,7 @@ use self::release::AssociationRelease;
 pub use self::release::{NotReleased, UnreportedUsage};
 use self::report::{Report, ResentReport};
 pub use self::restore::NoRecord;
+use crate::answers::{AnswerCache, RequestStatus, fingerprint};
 use crate::association::{AssociationId, Associations};
 use crate::clock::NodeClock;
 use crate::counters::{Counters, Discard};
@@ -55,9 +56,7 @@ use crate::node_id::NodeId;
 use crate::procedure::ProcedureEnd;
 use crate::refusals::{RefusalLog, Subject};
 use crate::throttle::Throttle;
-use crate::transaction::{
-    AnswerCache, DueEvent, Instants, Outgoing, Pending, RequestStatus, Retransmission, Transmit, fingerprint,
-};
+use crate::transaction::{DueEvent, Instants, Outgoing, Pending, Retransmission, Transmit};
 
 /// The port of PFCP (TS 29.244 4.2.2).
 pub const PFCP_PORT: u16 = 8805;

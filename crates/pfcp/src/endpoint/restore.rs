@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::report::Report;
 use super::{Endpoint, Purpose};
+use crate::answers::Octets;
 use crate::association::AssociationId;
-use crate::transaction::{Instants, Octets, Pending};
+use crate::transaction::{Instants, Pending};
 
 /// A record that is none of this program's format, or of something else than there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
