@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
-use kaido_n4::{ChooseOr, CreatedPdr, Establishment, LocalFTeid, Teid, Urr, UrrId, Volume};
+use kaido_n4::{
+    ChooseOr, CreatedPdr, Establishment, LocalFTeid, ReportingTriggers, Teid, Urr, UrrId, Volume,
+};
 
 use crate::fixture::SessionPlan;
 use crate::message::ReportedUsage;
@@ -23,11 +26,16 @@ pub(crate) struct Shape {
     pub ue: Option<Ipv4Addr>,
     /// After so many octets usage is reported.
     pub threshold: Option<u64>,
+    /// Usage is reported as often as that.
+    pub period: Option<Duration>,
     /// A rule for each direction.
     pub splits: bool,
 }
 
 impl Shape {
+    /// The longest period.
+    pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(5);
+
     /// One of them; `number` is that of no other session.
     pub(crate) fn any(random: &mut Random, number: u32) -> Self {
         let [_, _, high, low] = number.to_be_bytes();
@@ -35,6 +43,7 @@ impl Shape {
             teid: random.happens(200_000).then_some(0x0100_0000 + number),
             ue: random.happens(300_000).then_some(Ipv4Addr::new(10, 60, high, low)),
             threshold: random.happens(400_000).then(|| 400 + random.below(6000)),
+            period: random.happens(80_000).then(|| Duration::from_secs(2 + random.below(4))),
             splits: random.happens(250_000),
         }
     }
@@ -51,6 +60,11 @@ impl Shape {
             _ => LocalFTeid::Choose { ipv4: true, ipv6: false, choose_id: None },
         };
         let mut request = plan.establishment();
+        if self.period.is_some() {
+            let urr = &mut request.urrs[0];
+            urr.measurement_period = self.period;
+            urr.triggers = urr.triggers.union(ReportingTriggers::PERIO);
+        }
         if self.splits {
             let second = Urr { id: DOWNLINK_URR, ..request.urrs[0].clone() };
             request.urrs.push(second);
@@ -172,6 +186,11 @@ impl Session {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// How many reports there were.
+    pub(crate) fn report_count(&self) -> usize {
+        self.reported.len()
     }
 
     /// Whether what was reported is what passed.

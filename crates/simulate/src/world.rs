@@ -19,7 +19,7 @@ use crate::network::{Link, Towards};
 use crate::node::{BUFFER_TIME_MAX, Datapath, Machine, Process, Start};
 use crate::options::Options;
 use crate::random::Random;
-use crate::session::{Octets, Session, State};
+use crate::session::{Octets, Session, Shape, State};
 use crate::smf::{self, ControlPlane, Turn};
 use crate::store::{ModelStore, Store};
 use crate::summary::{Failure, Summary};
@@ -72,6 +72,8 @@ pub(crate) enum Phase {
     Rough,
     /// All comes to rest.
     Resting,
+    /// All rests, and time passes.
+    Waiting,
     /// Associations are released, and nobody asks for one.
     Over,
 }
@@ -210,7 +212,11 @@ impl World {
 
     fn step(&mut self) -> Result<(), String> {
         self.step += 1;
-        let is_long = self.phase == Phase::Rough && self.faults.happens(60_000);
+        let is_long = match self.phase {
+            Phase::Rough => self.faults.happens(60_000),
+            Phase::Waiting => true,
+            Phase::Resting | Phase::Over => false,
+        };
         self.time += if is_long { self.faults.span(50_000, 900_000) } else { self.faults.span(500, 40_000) };
         self.log.step(self.step, self.time);
         self.store.turn(self.time, &mut self.syncs);
@@ -291,7 +297,7 @@ impl World {
             smf.poll(&mut turn)?;
             match phase {
                 Phase::Rough => smf.act(&mut turn),
-                Phase::Resting => {
+                Phase::Resting | Phase::Waiting => {
                     smf.associate(&mut turn);
                     smf.delete_again(&mut turn);
                     smf.change_again(&mut turn);
@@ -448,6 +454,7 @@ impl World {
     /// Looks whether what is there is what was acknowledged, and whether what was reported is what passed.
     fn check(&mut self) -> Result<(), String> {
         self.page()?;
+        self.periods()?;
         // Whatever was counted is asked for.
         for at in 0..self.control_planes.len() {
             let active: Vec<u64> = self.up(at).collect();
@@ -481,6 +488,30 @@ impl World {
         match self.is_any_idle() {
             true => Err("a packet waits for a UE, and its control plane is not told".to_owned()),
             false => Ok(()),
+        }
+    }
+
+    /// Each session that is to report again and again does, whatever has ended meanwhile.
+    fn periods(&mut self) -> Result<(), String> {
+        let reports = |smf: &ControlPlane| -> Vec<(u8, u64, usize)> {
+            let periodic =
+                smf.sessions.iter().filter(|(_, session)| session.is_up() && session.shape.period.is_some());
+            periodic.map(|(&seid, session)| (smf.number, seid, session.report_count())).collect()
+        };
+        let before: Vec<_> = self.control_planes.iter().flat_map(reports).collect();
+        let until = self.time + Shape::PERIOD_MAX;
+        self.phase = Phase::Waiting;
+        while self.time < until {
+            self.step()?;
+        }
+        self.phase = Phase::Resting;
+        self.drain()?;
+        let mut after = self.control_planes.iter().flat_map(reports);
+        match before.iter().find(|(smf, seid, count)| {
+            !after.any(|(of, other, now)| (of, other) == (*smf, *seid) && *count < now)
+        }) {
+            None => Ok(()),
+            Some((smf, seid, _)) => Err(format!("session {seid} of smf {smf} does not report any more")),
         }
     }
 
