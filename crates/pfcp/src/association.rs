@@ -278,6 +278,15 @@ impl Associations {
         self.by_address.get(&address).map_or(&[], Vec::as_slice)
     }
 
+    /// Somebody speaks from there: who did not answer lately is asked at once whether it does again.
+    pub(crate) fn hear(&mut self, address: IpAddr, now: Instant, pause: Duration) {
+        for id in self.by_address.get(&address).into_iter().flatten() {
+            if let Some(association) = self.by_id.get_mut(id).filter(|peer| peer.silent || peer.down) {
+                association.ask(now, pause);
+            }
+        }
+    }
+
     pub(crate) fn get(&self, id: AssociationId) -> Option<&Association> {
         self.by_id.get(&id)
     }

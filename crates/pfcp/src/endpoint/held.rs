@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   answers ──── N1 retransmissions without an answer ────▶ silent: usage stays with the meters
-//!      ▲                                                       │ heartbeats, and a report now and then
+//!      ▲                                                       │ heartbeats, at once if it asks for something,
+//!      │                                                       │ and a report now and then
 //!      ╰── after T1: what is owed, merged ◀── an answer ◀──────╯
 //! ```
 //! What a silent control plane costs is a flag and a number for each session, however long it is silent.

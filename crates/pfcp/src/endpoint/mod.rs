@@ -422,6 +422,9 @@ impl<S: SessionService> Endpoint<S> {
 
     fn message(&mut self, now: Instants, from: SocketAddr, frame: &Frame<'_>, out: &mut Vec<Transmit>) {
         self.counters.count_received(frame.kind);
+        if is_request(frame.kind) {
+            self.associations.hear(from.ip(), now.monotonic, self.config.retransmission.t1);
+        }
         if frame.kind == MsgType::HeartbeatRequest {
             self.heartbeat_request(now, from, frame, out);
         } else if is_request(frame.kind) {

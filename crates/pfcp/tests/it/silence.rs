@@ -120,6 +120,23 @@ fn a_late_acknowledgement_keeps_usage_from_being_told_twice() {
     assert_eq!(numbers(&due(&mut upf, now)), BTreeSet::from([1]), "it answers");
 }
 
+/// Its requests arrive first: it need not be waited for.
+#[test]
+fn a_silent_control_plane_that_asks_for_something_is_asked_at_once() {
+    let (mut upf, mut now, seid) = with_session();
+    report(&mut upf, seid, 0, now);
+    silence(&mut upf, &mut now, 13);
+    let is_heartbeat = |transmit: &kaido_pfcp::Transmit| Reply::read(&transmit.bytes).kind == 1;
+    // Between two heartbeats, which are both repeated every three seconds.
+    while silence(&mut upf, &mut now, 4).iter().any(is_heartbeat) {}
+    let request = message(1, None, 77, &ie(96, &[0xe0, 0, 0, 1]));
+    assert_eq!(send_from(STRANGER, &mut upf, now, &request).len(), 1);
+    assert!(!due(&mut upf, now).iter().any(is_heartbeat), "that was somebody else");
+    assert_eq!(send_from(SMF, &mut upf, now, &request).len(), 1);
+    assert_eq!(answer_heartbeats(&mut upf, now), 1);
+    assert_eq!(numbers(&silence(&mut upf, &mut now, 4)), BTreeSet::from([0]));
+}
+
 /// A control plane that answers no heartbeats, but reports.
 #[test]
 fn a_silent_control_plane_is_tried_with_a_report_now_and_then() {
