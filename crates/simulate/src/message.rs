@@ -6,6 +6,7 @@ use kaido_n4::{UrrId, Volume};
 
 /// Usage Report in a Session Modification Response, a Session Deletion Response, and a Session Report Request.
 const USAGE_REPORTS: [u16; 3] = [78, 79, 80];
+const USAGE_REPORT_TRIGGER: u16 = 63;
 const VOLUME_MEASUREMENT: u16 = 66;
 const URR_ID: u16 = 81;
 const RECOVERY_TIME_STAMP: u16 = 96;
@@ -37,6 +38,8 @@ pub(crate) struct ReportedUsage {
     pub number: u32,
     /// Volume Measurement.
     pub volume: Volume,
+    /// Usage Report Trigger: the volume quota is used up.
+    pub used_up: bool,
 }
 
 impl fmt::Debug for ReportedUsage {
@@ -92,6 +95,8 @@ fn usage(report: &[u8]) -> Option<ReportedUsage> {
         urr: UrrId(number(URR_ID)?),
         number: number(UR_SEQN)?,
         volume: of(VOLUME_MEASUREMENT).map(volume).unwrap_or_default(),
+        used_up: of(USAGE_REPORT_TRIGGER)
+            .is_some_and(|trigger| trigger.get(1).is_some_and(|octet| octet & 1 != 0)),
     })
 }
 

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use kaido_n4::{
-    ChooseOr, CreatedPdr, Establishment, LocalFTeid, ReportingTriggers, Teid, Urr, UrrId, Volume,
+    Change, ChooseOr, CreatedPdr, Establishment, LocalFTeid, Modification, ReportingTriggers, Teid,
+    UpdateUrr, Urr, UrrId, Volume, VolumeThreshold,
 };
 
 use crate::fixture::SessionPlan;
@@ -28,6 +29,8 @@ pub(crate) struct Shape {
     pub threshold: Option<u64>,
     /// Usage is reported as often as that.
     pub period: Option<Duration>,
+    /// After so many octets packets are dropped, until as many more are granted.
+    pub quota: Option<u64>,
     /// A rule for each direction.
     pub splits: bool,
 }
@@ -39,12 +42,14 @@ impl Shape {
     /// One of them; `number` is that of no other session.
     pub(crate) fn any(random: &mut Random, number: u32) -> Self {
         let [_, _, high, low] = number.to_be_bytes();
+        let quota = random.happens(150_000).then(|| 1000 + random.below(8000));
         Self {
             teid: random.happens(200_000).then_some(0x0100_0000 + number),
             ue: random.happens(300_000).then_some(Ipv4Addr::new(10, 60, high, low)),
             threshold: random.happens(400_000).then(|| 400 + random.below(6000)),
             period: random.happens(80_000).then(|| Duration::from_secs(2 + random.below(4))),
-            splits: random.happens(250_000),
+            quota,
+            splits: quota.is_none() && random.happens(250_000),
         }
     }
 
@@ -64,6 +69,11 @@ impl Shape {
             let urr = &mut request.urrs[0];
             urr.measurement_period = self.period;
             urr.triggers = urr.triggers.union(ReportingTriggers::PERIO);
+        }
+        if self.quota.is_some() {
+            let urr = &mut request.urrs[0];
+            urr.volume_quota = self.quota.map(volume);
+            urr.triggers = urr.triggers.union(ReportingTriggers::VOLQU);
         }
         if self.splits {
             let second = Urr { id: DOWNLINK_URR, ..request.urrs[0].clone() };
@@ -107,6 +117,49 @@ pub(crate) enum Downlink {
     Buffer,
 }
 
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It passes.
+    Passes,
+    /// It is dropped.
+    Stops,
+    /// One or the other.
+    Either,
+}
+
+/// What a session may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quota {
+    /// After so many octets nothing passes.
+    stops_at: u64,
+    /// It was told that it is used up, after so many octets.
+    used_up_at: Option<u64>,
+    /// The highest number of a report that told it.
+    told_by: Option<u32>,
+    /// More is asked for, as it was used up after so many octets.
+    asked: Option<u64>,
+    /// As that was told, all was told that had passed.
+    is_sure: bool,
+    /// Where it stops is known.
+    is_known: bool,
+}
+
+impl Quota {
+    const fn of(octets: u64) -> Self {
+        Self { stops_at: octets, used_up_at: None, told_by: None, asked: None, is_sure: true, is_known: true }
+    }
+
+    /// What was counted, or what was granted, is not known.
+    pub(crate) const fn be_unsure(&mut self) {
+        (self.asked, self.is_sure, self.is_known) = (None, false, false);
+    }
+}
+
+const fn volume(octets: u64) -> VolumeThreshold {
+    VolumeThreshold { total: Some(octets), uplink: None, downlink: None }
+}
+
 /// Octets that passed, up and down.
 pub(crate) type Octets = [u64; 2];
 
@@ -129,6 +182,8 @@ pub(crate) struct Session {
     pub was_idle: bool,
     /// The UE is to be paged: a packet for it waits.
     pub is_paged: bool,
+    /// What it may use.
+    pub quota: Option<Quota>,
     /// What came out.
     pub passed: Octets,
     /// What of that may be lost with the memory of a machine.
@@ -151,6 +206,7 @@ impl Session {
             asked: None,
             was_idle: false,
             is_paged: false,
+            quota: shape.quota.map(Quota::of),
             passed: [0; 2],
             may_be_lost: [0; 2],
             is_uncertain: false,
@@ -173,6 +229,62 @@ impl Session {
         self.asked.is_none() && self.downlink == [Downlink::Buffer]
     }
 
+    /// What becomes of its next packet.
+    pub(crate) fn fate(&self) -> Fate {
+        match &self.quota {
+            None => Fate::Passes,
+            Some(quota) if quota.asked.is_some() || !quota.is_known => Fate::Either,
+            Some(quota) if self.octets() < quota.stops_at => Fate::Passes,
+            Some(_) => Fate::Stops,
+        }
+    }
+
+    fn octets(&self) -> u64 {
+        self.passed.iter().sum()
+    }
+
+    /// The request for more.
+    pub(crate) fn grant(&self) -> Option<Modification> {
+        let volume_quota = Change::To(volume(self.shape.quota?));
+        let update = UpdateUrr { id: URR, volume_quota, ..UpdateUrr::default() };
+        Some(Modification { update_urrs: vec![update], ..Modification::default() })
+    }
+
+    /// More is asked for.
+    pub(crate) const fn is_asked(&mut self) {
+        if let Some(quota) = &mut self.quota {
+            quota.asked = quota.used_up_at;
+        }
+    }
+
+    /// A change was answered.
+    pub(crate) fn is_changed(&mut self) {
+        let Some((quota, granted)) = self.quota.as_mut().zip(self.shape.quota) else { return };
+        if let Some(used_up_at) = quota.asked.take() {
+            if quota.used_up_at == Some(used_up_at) {
+                quota.used_up_at = None;
+                (quota.stops_at, quota.is_known) = (used_up_at + granted, quota.is_sure);
+            } else {
+                // It was carried out before the next report, or after it.
+                quota.is_known = false;
+            }
+        }
+    }
+
+    /// A change was not answered: whether its answer may have told usage.
+    pub(crate) fn is_unanswered(&mut self) -> bool {
+        let quota = self.quota.as_mut().filter(|quota| quota.asked.is_some());
+        quota.is_none_or(|quota| {
+            quota.be_unsure();
+            false
+        })
+    }
+
+    /// Whether it was told that its quota is used up.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.quota.is_some_and(|quota| quota.used_up_at.is_some())
+    }
+
     /// Takes in a report. One that comes again is known by its number, and says the same.
     ///
     /// # Errors
@@ -184,8 +296,33 @@ impl Session {
                 "{} has two reports {}: {before:?}, and {:?}",
                 usage.urr, usage.number, usage.volume
             )),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                self.is_told(usage);
+                Ok(())
+            }
         }
+    }
+
+    fn is_told(&mut self, usage: &ReportedUsage) {
+        let (octets, told) = (self.octets(), self.reported_of(URR).iter().sum::<u64>());
+        // One that comes late is of a quota before.
+        let is_newer = |quota: &&mut Quota| quota.told_by.is_none_or(|number| number < usage.number);
+        if let Some(quota) = self.quota.as_mut().filter(|_| usage.used_up).filter(is_newer) {
+            (quota.used_up_at, quota.told_by, quota.is_sure) =
+                (Some(octets), Some(usage.number), told == octets);
+        }
+    }
+
+    fn reported_of(&self, urr: UrrId) -> Octets {
+        let reports = self.reported.iter().filter(|((id, _), _)| *id == urr);
+        reports
+            .fold([0, 0], |sum, (_, volume)| [sum[0] + volume.uplink_bytes, sum[1] + volume.downlink_bytes])
+    }
+
+    /// Whether it is used up, and nobody was told.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.fate() == Fate::Stops && !self.is_used_up()
     }
 
     /// How many reports there were.
@@ -198,15 +335,9 @@ impl Session {
     /// # Errors
     /// When it is more, or less than what may be lost.
     pub(crate) fn check_usage(&self) -> Result<(), String> {
-        let of = |urr: UrrId| {
-            let reports = self.reported.iter().filter(move |((id, _), _)| *id == urr);
-            reports.fold([0, 0], |sum: Octets, (_, volume)| {
-                [sum[0] + volume.uplink_bytes, sum[1] + volume.downlink_bytes]
-            })
-        };
         let reported = match self.shape.splits {
-            true => [of(URR)[0], of(DOWNLINK_URR)[1]],
-            false => of(URR),
+            true => [self.reported_of(URR)[0], self.reported_of(DOWNLINK_URR)[1]],
+            false => self.reported_of(URR),
         };
         for direction in 0..2 {
             let (reported, passed) = (reported[direction], self.passed[direction]);
@@ -217,7 +348,12 @@ impl Session {
                     "{name}: {passed} octets passed, {reported} were reported, {least} at least were to be: {:?}",
                     self.reported
                         .iter()
-                        .map(|(&(urr, number), &volume)| ReportedUsage { urr, number, volume })
+                        .map(|(&(urr, number), &volume)| ReportedUsage {
+                            urr,
+                            number,
+                            volume,
+                            used_up: false
+                        })
                         .collect::<Vec<_>>()
                 ));
             }

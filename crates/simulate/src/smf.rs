@@ -62,6 +62,8 @@ pub(crate) struct Counts {
     pub established: u64,
     /// Changes and queries that were answered.
     pub changed: u64,
+    /// Times that more was granted to a session.
+    pub granted: u64,
     /// Sessions that were deleted.
     pub deleted: u64,
     /// Requests without an answer.
@@ -143,9 +145,10 @@ impl ControlPlane {
     pub(crate) fn act(&mut self, turn: &mut Turn<'_>) {
         self.associate(turn);
         self.delete_again(turn);
-        // A UE takes its time.
+        // A UE takes its time, and so does charging.
         if self.random.happens(300_000) {
             self.wake_paged(turn);
+            self.grant(turn);
         }
         if !self.is_associated || self.smf.outstanding() >= OUTSTANDING {
             return;
@@ -156,7 +159,8 @@ impl ControlPlane {
         match (chosen % 100, any) {
             (0..40, _) if open < self.sessions_max => self.establish(turn),
             (0..20, Some(seid)) => self.hand_over(turn, seid),
-            (20..35, Some(seid)) => self.idle(turn, seid),
+            // A packet beyond the quota pages nobody.
+            (20..35, Some(seid)) if self.sessions[&seid].quota.is_none() => self.idle(turn, seid),
             (35..60, Some(seid)) => self.query(turn, seid),
             (60..85, Some(seid)) => self.delete(turn, seid),
             (98.., _) => self.heartbeat(turn),
@@ -194,6 +198,16 @@ impl ControlPlane {
         }
     }
 
+    /// Grants more to sessions that have used up what they had.
+    pub(crate) fn grant(&mut self, turn: &mut Turn<'_>) {
+        for seid in self.seids(|session| session.is_used_up() && session.state == State::Active) {
+            if let Some(request) = self.sessions[&seid].grant() {
+                self.counts.granted += 1;
+                self.change(turn, seid, &request, None);
+            }
+        }
+    }
+
     /// Asks for the usage of a session.
     pub(crate) fn query(&mut self, turn: &mut Turn<'_>, seid: u64) {
         self.change(turn, seid, &SessionTemplate::query(&[]), None);
@@ -203,12 +217,16 @@ impl ControlPlane {
         let Some(session) = self.sessions.get_mut(&seid) else { return };
         if self.smf.modify(turn.now, Seid(seid), request, turn.out).is_ok() {
             let what = match asked {
-                None => "queries",
+                None if request.update_urrs.is_empty() => "queries",
+                None => "grants",
                 Some(Downlink::Tunnel(_)) => "hands over",
                 Some(Downlink::Buffer) => "has buffered for",
             };
             turn.log.note(format_args!("smf {} {what} {seid}", self.number));
             (session.state, session.asked) = (State::Changing, asked);
+            if !request.update_urrs.is_empty() {
+                session.is_asked();
+            }
             session.was_idle |= asked == Some(Downlink::Buffer);
             session.is_paged &= !matches!(asked, Some(Downlink::Tunnel(_)));
         }
@@ -263,7 +281,7 @@ impl ControlPlane {
     /// Whether nothing is asked and not answered.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_settled = |session: &Session| match session.state {
-            State::Active => !session.is_paged,
+            State::Active => !session.is_paged && !session.is_used_up(),
             state => state == State::Ended,
         };
         self.smf.outstanding() == 0 && self.sessions.values().all(is_settled)
@@ -356,6 +374,7 @@ impl ControlPlane {
                 self.counts.changed += 1;
                 let session = self.session(seid)?;
                 session.state = State::Active;
+                session.is_changed();
                 if let Some(asked) = session.asked.take() {
                     session.downlink = vec![asked];
                 }
@@ -415,7 +434,7 @@ impl ControlPlane {
             }
             _ => {
                 // It may have been carried out.
-                session.is_uncertain |= session.asked.is_none();
+                session.is_uncertain |= session.is_unanswered() && session.asked.is_none();
                 session.downlink.extend(session.asked.take());
                 session.state = State::Active;
             }

@@ -24,6 +24,8 @@ pub struct Summary {
     pub deleted: u64,
     /// Changes and queries.
     pub changed: u64,
+    /// Times that more was granted to a session that had used up its quota.
+    pub granted: u64,
     /// Reports that came unasked.
     pub reports: u64,
     /// Answers that came more than once.

@@ -163,6 +163,9 @@ impl World {
                 let key = (smf.number, smf.life, seid);
                 let recorded = checkpoint.as_ref().and_then(|checkpoint| checkpoint.passed.get(&key));
                 let (passed, lost) = recorded.copied().unwrap_or_default();
+                if let Some(quota) = &mut session.quota {
+                    quota.be_unsure();
+                }
                 for direction in 0..2 {
                     session.may_be_lost[direction] =
                         session.passed[direction] - passed[direction] + lost[direction];

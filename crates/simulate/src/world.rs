@@ -192,6 +192,7 @@ impl World {
             established: sum(|smf| smf.counts.established),
             deleted: sum(|smf| smf.counts.deleted),
             changed: sum(|smf| smf.counts.changed),
+            granted: sum(|smf| smf.counts.granted),
             reports: sum(|smf| smf.counts.reports),
             pages: sum(|smf| smf.counts.pages),
             repeated: sum(|smf| smf.counts.repeated),
@@ -302,6 +303,7 @@ impl World {
                     smf.delete_again(&mut turn);
                     smf.change_again(&mut turn);
                     smf.wake_paged(&mut turn);
+                    smf.grant(&mut turn);
                 }
                 Phase::Over => {}
             }
@@ -498,6 +500,11 @@ impl World {
                 smf.sessions.iter().filter(|(_, session)| session.is_up() && session.shape.period.is_some());
             periodic.map(|(&seid, session)| (smf.number, seid, session.report_count())).collect()
         };
+        for at in 0..self.control_planes.len() {
+            // Whom nothing was heard of for a while is sent no reports.
+            self.ask(at, ControlPlane::heartbeat);
+        }
+        self.drain()?;
         let before: Vec<_> = self.control_planes.iter().flat_map(reports).collect();
         let until = self.time + Shape::PERIOD_MAX;
         self.phase = Phase::Waiting;
@@ -562,6 +569,12 @@ impl World {
         checks::sessions(process, &self.control_planes)?;
         for smf in &mut self.control_planes {
             for (seid, session) in &mut smf.sessions {
+                if session.is_up() && session.is_stopped() {
+                    return Err(format!(
+                        "session {seid} of smf {} has used up its quota, and its control plane is not told: {session:?}",
+                        smf.number
+                    ));
+                }
                 session
                     .check_usage()
                     .map_err(|what| format!("session {seid} of smf {}: {what}", smf.number))?;

@@ -63,6 +63,7 @@ fn seeds_see_what_there_is() {
         ("sessions", seen.established, 1000),
         ("sessions that ended", seen.deleted, 900),
         ("changes", seen.changed, 1000),
+        ("quotas that were used up", seen.granted, 30),
         ("reports", seen.reports, 100),
         ("pages", seen.pages, 50),
         ("packets that waited", seen.released, 50),
@@ -112,10 +113,13 @@ fn what_is_not_recorded_is_noticed() {
 
 #[test]
 fn lost_counters_are_noticed() {
-    let failure = noticed(Sabotage::NoMemory, Durability::Process);
-    assert!(failure.what.contains("octets passed"), "{failure}");
-    let failure = noticed(Sabotage::NoCheckpoints, Durability::Disk);
-    assert!(failure.what.contains("octets passed"), "{failure}");
+    for (sabotage, durability) in
+        [(Sabotage::NoMemory, Durability::Process), (Sabotage::NoCheckpoints, Durability::Disk)]
+    {
+        let failure = noticed(sabotage, durability);
+        let is_of_usage = ["octets passed", "beyond the quota"].map(|what| failure.what.contains(what));
+        assert!(is_of_usage.contains(&true), "{failure}");
+    }
 }
 
 #[test]
