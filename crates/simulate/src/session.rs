@@ -119,7 +119,7 @@ pub(crate) enum Downlink {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Disposition {
     /// It passes.
     Passes,
     /// It is dropped.
@@ -230,12 +230,12 @@ impl Session {
     }
 
     /// What becomes of its next packet.
-    pub(crate) fn fate(&self) -> Fate {
+    pub(crate) fn disposition(&self) -> Disposition {
         match &self.quota {
-            None => Fate::Passes,
-            Some(quota) if quota.asked.is_some() || !quota.is_known => Fate::Either,
-            Some(quota) if self.octets() < quota.stops_at => Fate::Passes,
-            Some(_) => Fate::Stops,
+            None => Disposition::Passes,
+            Some(quota) if quota.asked.is_some() || !quota.is_known => Disposition::Either,
+            Some(quota) if self.octets() < quota.stops_at => Disposition::Passes,
+            Some(_) => Disposition::Stops,
         }
     }
 
@@ -322,7 +322,7 @@ impl Session {
 
     /// Whether it is used up, and nobody was told.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.fate() == Fate::Stops && !self.is_used_up()
+        self.disposition() == Disposition::Stops && !self.is_used_up()
     }
 
     /// How many reports there were.

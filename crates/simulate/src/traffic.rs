@@ -9,7 +9,7 @@ use kaido_wire::{GtpuView, Ipv4View};
 use crate::fixture::{N3, N6, packets};
 use crate::node::Datapath;
 use crate::random::Random;
-use crate::session::{Downlink, Fate, Session, State};
+use crate::session::{Disposition, Downlink, Session, State};
 use crate::smf::ControlPlane;
 
 /// Octets of an Ethernet header.
@@ -82,11 +82,11 @@ fn downlink((_, ue): (u32, Ipv4Addr), size: usize) -> Vec<u8> {
 
 fn pass_up(datapath: &mut Datapath, now: Instants, session: &mut Session, size: usize) -> Result<(), String> {
     let Some(ends) = session.ends else { return Ok(()) };
-    let fate = session.fate();
+    let disposition = session.disposition();
     let out = datapath.pass(now, N3, &uplink(ends, size));
     match &out[..] {
-        [] if fate != Fate::Passes => Ok(()),
-        _ if fate == Fate::Stops => Err(beyond_quota(session, &out)),
+        [] if disposition != Disposition::Passes => Ok(()),
+        _ if disposition == Disposition::Stops => Err(beyond_quota(session, &out)),
         [(port, frame)] if *port == N6 && source_of(frame) == Some(ends.1) => {
             session.passed[0] += (size + INNER_HEADERS) as u64;
             Ok(())
@@ -106,12 +106,12 @@ pub(crate) fn pass_down(
     size: usize,
 ) -> Result<(), String> {
     let Some(ends) = session.ends else { return Ok(()) };
-    let fate = session.fate();
+    let disposition = session.disposition();
     let out = datapath.pass(now, N6, &downlink(ends, size));
     let is_right = |teid: u32| session.may_go(Downlink::Tunnel(teid));
     match &out[..] {
-        [] if fate != Fate::Passes => Ok(()),
-        _ if fate == Fate::Stops => Err(beyond_quota(session, &out)),
+        [] if disposition != Disposition::Passes => Ok(()),
+        _ if disposition == Disposition::Stops => Err(beyond_quota(session, &out)),
         [(port, frame)] if *port == N3 && teid_of(frame).is_some_and(is_right) => {
             session.passed[1] += (size + INNER_HEADERS) as u64;
             Ok(())
