@@ -23,7 +23,8 @@ struct Model {
 const GRE: &[&[&str]] = &[
     &["net_pkg.sv", "gre_pkg.sv"],
     STREAMS,
-    &["gre_regs.sv", "gre_parse.sv", "gre_sum.sv", "gre_match.sv", "gre_decide.sv", "gre_decap.sv"],
+    &["sum_tree.sv", "gre_regs.sv", "gre_parse.sv", "gre_sum.sv", "gre_shift.sv"],
+    &["gre_match.sv", "gre_inner.sv", "gre_decide.sv", "gre_verdict.sv", "gre_decap.sv"],
 ];
 const TUNNEL: &[&[&str]] = &[
     &["net_pkg.sv", "ip_pkg.sv", "gre_tunnel_pkg.sv"],
@@ -35,7 +36,7 @@ const TUNNEL: &[&[&str]] = &[
         "em_ram_sdp.sv",
         "axis_frame_fifo.sv",
     ],
-    &["gre_sum.sv", "gre_tunnels.sv", "gre_encap.sv"],
+    &["sum_tree.sv", "gre_sum.sv", "gre_tunnels.sv", "gre_encap.sv"],
 ];
 const GTPU: &[&str] = &["axis_words.sv", "axil_split.sv", "gtpu_regs.sv", "gtpu_lookup.sv"];
 const GTPU_PACKAGES: &[&str] = &["net_pkg.sv", "ip_pkg.sv", "gtpu_pkg.sv"];

@@ -19,8 +19,6 @@ module gre_parse
 
     input  wire logic [WINDOW-1:0][7:0] window,
     input  wire layout_t                layout,
-    // Of a frame that leaves, in octets.
-    input  wire logic [COUNT_W-1:0]     length_max,
     output wire fields_t                fields
 );
     // Words of four octets behind an Ethernet header without tags, and what is left.
@@ -94,33 +92,39 @@ module gre_parse
     wire logic [COUNT_W-1:0] packet_end = COUNT_W'(said) + COUNT_W'(behind_link);
     wire logic [15:0] payload_len = layout.is_six ? payload_v6 : payload_v4[15:0];
 
-    wire logic [COUNT_W:0] spare = {1'b0, length_max} - {13'd0, 5'd14 + {1'b0, layout.tags, 2'b00}};
-
     // Header checksum: ten words of 16 bits, and the options; between the tags and GRE.
-    wire logic [SUM_WORDS-1:0][16:0] halves;
-    for (genvar at = 0; at < SUM_WORDS; at++) begin : g_sum
-        wire logic [16:0] both = {1'b0, raw[at][31:16]} + {1'b0, raw[at][15:0]};
-        wire logic is_tag = at < 2 && layout.tags > 2'(at);
-        wire logic is_in = !is_tag && (at < GRE_MIN || 5'(at) < layout.gre_at);
-        assign halves[at] = is_in && at < GRE_MAX ? both : 17'd0;
-    end
-    wire logic [SUM_PAIRS-1:0][17:0] sums;
-    for (genvar at = 0; at < SUM_PAIRS; at++) begin : g_pair
-        if (2 * at + 1 < SUM_WORDS) begin : g_two
-            assign sums[at] = {1'b0, halves[2*at]} + {1'b0, halves[2*at+1]};
-        end else begin : g_one
-            assign sums[at] = {1'b0, halves[2*at]};
+    wire logic [31:0] before_gre = ~(32'hffff_ffff << layout.gre_at);
+    wire logic [6*SUM_PARTS-1:0][16:0] summed;
+    for (genvar at = 0; at < 6 * SUM_PARTS; at++) begin : g_sum
+        if (at < GRE_MAX) begin : g_in
+            wire logic is_tag = at < 2 && layout.tags > 2'(at);
+            wire logic is_in = !is_tag && (at < GRE_MIN || before_gre[at]);
+            wire logic [16:0] both;
+            sum_tree #(.NUMBERS(2), .WIDTH(16)) tree (.numbers(raw[at]), .sum(both));
+            assign summed[at] = is_in ? both : '0;
+        end else begin : g_out
+            assign summed[at] = '0;
         end
     end
+    wire logic [SUM_PARTS-1:0][19:0] sums;
+    for (genvar part = 0; part < SUM_PARTS; part++) begin : g_part
+        wire logic [5:0][16:0] numbers;
+        for (genvar at = 0; at < 6; at++) begin : g_word
+            assign numbers[at] = summed[part+SUM_PARTS*at];
+        end
+        sum_tree #(.NUMBERS(6), .WIDTH(17)) tree (.numbers(numbers), .sum(sums[part]));
+    end
 
-    // GRE (RFC 2784, RFC 2890), and what may be behind it.
-    logic [2**GRE_W-1:0][4:0][31:0] gre_by_place;
+    // GRE (RFC 2784, RFC 2890).
+    logic [2**GRE_W-1:0][31:0] gre_by_place;
     always_comb begin
         gre_by_place = '0;
-        for (int unsigned at = GRE_MIN; at <= GRE_MAX; at++) gre_by_place[at%(2**GRE_W)] = raw[at+:5];
+        for (int unsigned at = GRE_MIN; at <= GRE_MAX; at++) gre_by_place[at%(2**GRE_W)] = raw[at];
     end
-    wire logic [4:0][31:0] gre = gre_by_place[layout.gre_at[GRE_W-1:0]];
-    wire logic unused_words = &{1'b0, window, gre, ip, raw};
+    wire logic [31:0] gre = gre_by_place[layout.gre_at[GRE_W-1:0]];
+    // Checksum, key and sequence number take a word each.
+    wire logic [2:0] gre_words = 3'd1 + {2'd0, gre[31]} + {2'd0, gre[29]} + {2'd0, gre[28]};
+    wire logic unused_words = &{1'b0, window, gre, ip, raw, before_gre};
 
     assign fields = '{
         layout: layout,
@@ -134,12 +138,11 @@ module gre_parse
         hops: layout.is_six ? ip[1][7:0] : ip[2][31:24],
         words: ip[9:2],
         packet_end: packet_end,
-        payload: payload_len[15:7] != '0 ? '1 : payload_len[6:0],
-        over: {2'd0, payload_len} - spare,
-        gre: gre[0],
-        // Behind the checksum.
-        key: gre[0][31] ? gre[2] : gre[1],
-        inner: {gre[4][31:16], gre[3][31:16], gre[2][31:16], gre[1][31:16]},
+        payload: payload_len[6:0] | {7{payload_len[15:7] != '0}},
+        gre: gre,
+        gre_words: gre_words,
+        outer_words: {1'b0, layout.ip_words} + {2'd0, gre_words},
+        ethernet: gre[15:0] == TYPE_ETHERNET,
         sums: sums
     };
 endmodule

@@ -94,7 +94,8 @@ package gre_pkg;
 
     // Words of four octets behind an Ethernet header without tags that can matter: two tags, IPv4 with all options, GRE.
     localparam int unsigned SUM_WORDS = 17;
-    localparam int unsigned SUM_PAIRS = (SUM_WORDS + 1) / 2;
+    // Sums in parts: each third word.
+    localparam int unsigned SUM_PARTS = 3;
 
     // Where things are in a frame: what must be known of its first octets before the others are read.
     typedef struct packed {
@@ -121,22 +122,22 @@ package gre_pkg;
         logic [7:0][31:0]   words;       // 2 to 9 of the IP header, in their order: addresses
         logic [COUNT_W-1:0] packet_end;  // where the IP packet ends in the frame
         logic [6:0]         payload;     // octets behind the IP header, at most 127
-        logic [COUNT_W:0]   over;        // how many more would leave without the IP header than may, signed
         logic [31:0]        gre;         // flags and protocol
-        logic [31:0]        key;
-        logic [3:0][15:0]   inner;       // the first two octets behind GRE with no to three words of options
-        logic [SUM_PAIRS-1:0][17:0] sums; // of the IPv4 header, by two words
+        logic [2:0]         gre_words;   // words of the GRE header
+        logic [4:0]         outer_words; // words of IP and GRE headers
+        logic               ethernet;    // an Ethernet frame is in the tunnel
+        logic [SUM_PARTS-1:0][19:0] sums; // of the IPv4 header, in parts
     } fields_t;
 
-    // What a router looks at before it asks where a packet of IPv4 goes.
+    // The packet in the tunnel, as gre_shift finds it behind the outer headers.
     typedef struct packed {
-        logic        has_options;  // its header is longer than what is read here
-        logic        wrong_length; // shorter than its header, or longer than what is in the tunnel
-        logic [19:0] sum;          // of the header, with its carries
-        logic        not_routed;   // from or to a group, this host, this link or nobody
-    } routing_t;
+        // 2 to 4 of the words behind an Ethernet header without tags; 0, or 5 if there are tags; 1, or 6 if there are two. Of an
+        // IPv4 header without options these are all words.
+        logic [4:0][31:0] words;
+        logic [31:0]      key;
+    } inner_t;
 
-    // What gre_match finds out without the rule that is met.
+    // What gre_match finds out without the packet in the tunnel.
     typedef struct packed {
         logic               many_tags;
         logic               extension;
@@ -144,28 +145,44 @@ package gre_pkg;
         logic               broken;      // the IP header, or the frame ends before it says
         logic               deep;        // the window ends before GRE
         logic               is_v4;
+        logic               is_v6;
         logic [20:0]        sum;         // of the IPv4 header, with its carries
         logic               fragment;
         logic               unreadable;
         event_t             unreadable_event;
         logic               has_sum;
+        logic               has_key;
         logic               too_deep;    // the window ends before the packet in the tunnel
         logic               in_v4;
         logic               in_v6;
         logic               in_ethernet;
-        logic               wrong_inner;
+        logic               no_inner;    // less than a header is in the tunnel
         logic               too_big;
         logic [7:0]         tos;
-        logic [7:0]         inner_tos;
         logic [7:0]         hops;
-        logic [7:0]         inner_hops;
-        logic [15:0]        inner_sum;   // the checksum of IPv4 in the tunnel
-        routing_t           routing;
         logic [1:0]         tags;
-        logic [4:0]         outer_words; // words of IP and GRE headers
-        logic [15:0]        protocol;
         logic [COUNT_W-1:0] packet_end;
         logic [COUNT_W-1:0] out_len;
+        logic [COUNT_W-1:0] room;        // octets in the tunnel
+    } outer_t;
+
+    // What a router looks at before it asks where a packet of IPv4 goes.
+    typedef struct packed {
+        logic        has_options;  // its header is longer than what is read here
+        logic        wrong_length; // shorter than its header, or longer than what is in the tunnel
+        logic [18:0] sum;          // of all words of the header but the last that is read, with its carries
+        logic [16:0] sum_last;     // of that
+        logic        not_routed;   // from or to a group, this host, this link or nobody
+    } routing_t;
+
+    // What gre_inner adds to that, without the rule that is met.
+    typedef struct packed {
+        outer_t      outer;
+        logic        wrong_inner;
+        logic [7:0]  inner_tos;
+        logic [7:0]  inner_hops;
+        logic [15:0] inner_sum;   // the checksum of IPv4 in the tunnel
+        routing_t    routing;
     } facts_t;
 
     // What changes in the packet that was in the tunnel.
@@ -175,26 +192,36 @@ package gre_pkg;
         CHANGE_V6   = 2'd2
     } change_t;
 
+    // What becomes of a frame, and what is counted if nothing else turns out by its end.
+    typedef struct packed {
+        verdict_t verdict;
+        event_t   because;
+        logic     has_sum; // of GRE: it must be right
+        logic     matched; // a rule counts it
+    } outcome_t;
+
     // What gre_decide makes of it.
     typedef struct packed {
-        verdict_t           verdict;
-        event_t             because;     // what is counted if nothing else turns out by the frame's end
+        outcome_t           outcome;     // if the checksums of headers that matter are right
+        // The checksum of the outer IPv4 header matters, and its sum.
+        logic               checks_sum;
+        logic [20:0]        sum;
+        // The packet goes by route, which the host does, if its header is right, which matters if the core can say it.
+        logic               routes;
+        logic               judges_route;
+        logic               rule_met;
+        routing_t           routing;
         logic               tunnel;      // the frame must reach packet_end
-        logic               has_sum;     // of GRE: it must be right
         logic [COUNT_W-1:0] packet_end;
         logic [COUNT_W-1:0] out_len;     // of what is stripped
         logic [1:0]         tags;
-        logic [4:0]         outer_words; // words of IP and GRE headers
         logic               ethernet;    // an Ethernet frame was in the tunnel
-        logic [15:0]        protocol;
         change_t            change;
         logic [7:0]         tos;         // new, of the inner packet
         logic [15:0]        tos_delta;   // what the inner checksum gains by it (RFC 1624)
-        logic               ttl_uniform;
-        logic [7:0]         hops;
-        logic [7:0]         inner_hops;
+        logic [7:0]         hops;        // the new hop count, and the same of it
+        logic [15:0]        hops_delta;
         logic [15:0]        inner_sum;
-        logic               matched;
         logic [5:0]         rule;
     } decision_t;
 

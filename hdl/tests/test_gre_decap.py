@@ -12,9 +12,13 @@ SOURCES = [
     "event_counters.sv",
     "gre_regs.sv",
     "gre_parse.sv",
+    "sum_tree.sv",
     "gre_sum.sv",
+    "gre_shift.sv",
     "gre_match.sv",
+    "gre_inner.sv",
     "gre_decide.sv",
+    "gre_verdict.sv",
     "gre_decap.sv",
 ]
 

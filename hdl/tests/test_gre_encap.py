@@ -13,6 +13,7 @@ SOURCES = [
     "event_counters.sv",
     "em_ram_sdp.sv",
     "axis_frame_fifo.sv",
+    "sum_tree.sv",
     "gre_sum.sv",
     "gre_tunnels.sv",
     "gre_encap.sv",

@@ -19,11 +19,11 @@ pub enum Size {
     Bits256 = 0,
     /// 512 bits; headers of the first 128 octets; 3 clocks.
     Bits512 = 1,
-    /// 256 bits; headers of the first 128 octets; pipelined: 7 clocks.
+    /// 256 bits; headers of the first 128 octets; pipelined: 8 clocks.
     Bits256Deep = 2,
-    /// 256 bits, pipelined; headers of the first 64 octets; 5 clocks.
+    /// 256 bits, pipelined; headers of the first 64 octets; 6 clocks.
     Bits256Pipelined = 9,
-    /// 512 bits, pipelined; headers of the first 128 octets; 5 clocks.
+    /// 512 bits, pipelined; headers of the first 128 octets; 6 clocks.
     Bits512Pipelined = 10,
 }
 
@@ -52,8 +52,8 @@ impl Size {
     pub const fn latency_clocks(self) -> u64 {
         match self {
             Self::Bits256 | Self::Bits512 => 3,
-            Self::Bits256Pipelined | Self::Bits512Pipelined => 5,
-            Self::Bits256Deep => 7,
+            Self::Bits256Pipelined | Self::Bits512Pipelined => 6,
+            Self::Bits256Deep => 8,
         }
     }
 }
