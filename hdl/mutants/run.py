@@ -40,6 +40,7 @@ HEAD = "digest\tcore\tnoticed by\tfault\n"
 # Of a core: its model in kaido-twin, if it has one there, its cocotb bench and which of its tests.
 CORES: dict[str, tuple[str | None, str, str]] = {
     "gre_decap": ("Gre256", "test_gre_decap.py", "256 and not deep and not pipelined"),
+    "gre_512": ("Gre512", "test_gre_decap.py", "512 and not pipelined"),
     "gre_pipelined": ("Gre256Pipelined", "test_gre_decap.py", "256-pipelined"),
     "gre_pipelined_512": ("Gre512Pipelined", "test_gre_decap.py", "512-pipelined"),
     "gre_encap": ("Tunnel256", "test_gre_encap.py", "256 and not short"),

@@ -8,6 +8,9 @@ from typing import Any
 
 import cocotb
 import gre_golden as golden
+from scapy.layers.inet import IP
+from scapy.layers.l2 import GRE, Ether
+from scapy.packet import Raw
 from streams import OKAY, SLVERR, Bench, Registers, Taker, start, under_pressure
 
 EVENTS = {
@@ -159,6 +162,26 @@ async def frames_with_errors_and_too_long_ones_are_marked(dut: Any) -> None:
     assert out.frames == [(frame, int(event != "passed")) for event, frame in expected]
     assert not host.frames
     assert width in (32, 64)
+
+
+@cocotb.test()  # type: ignore[untyped-decorator]
+async def octets_of_the_next_frame_do_not_leave(dut: Any) -> None:
+    """What leaves of a frame that is cut off is full beats; behind its last octets there is nothing."""
+    bench, registers, out, _host = await start(dut, SEED + 6)
+    await configure(registers)
+    width, window = len(dut.s_axis_tkeep), int(os.environ["KAIDO_HDL_WINDOW"])
+    tunnel = Ether() / IP(src=golden.SOURCE_V4[golden.PIPE], dst="203.0.113.9") / GRE()
+    whole = bytes(tunnel / IP(src="192.0.2.1", dst="203.0.113.1") / Raw(bytes(1000)))
+    other = bytes(12) + b"\x88\xb5" + b"\xa5" * 300
+    lengths = range(window + width, window + 4 * width, width)
+    for length in lengths:
+        await bench.send(whole[:length])
+        await bench.send(other)
+    await bench.drain(2 * len(lengths))
+    marked = [octets for octets, user in out.frames if user]
+    stripped = [whole[:14] + whole[38:length] + bytes(24) for length in lengths]
+    assert marked == stripped
+    assert [octets for octets, user in out.frames if not user] == [other] * len(lengths)
 
 
 @cocotb.test()  # type: ignore[untyped-decorator]
