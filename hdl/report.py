@@ -32,6 +32,8 @@ SEEDS = 3
 #: Counters of one bit, for there are none of none.
 NO_COUNTERS = {"PKT_W": 1, "BYTE_W": 1, "LEN_W": 1}
 ONE_RULE = {"RULES_V4": 1, "RULES_V6": 1}
+#: A function of more than four inputs is made of LUT4 and not of LUT4 and PFUMX: fewer LUT4.
+NO_WIDE_LUTS = " -nowidelut"
 #: What is counted in each family, and the cells that it is.
 KINDS = {
     "ecp5": {
@@ -89,8 +91,22 @@ class Design:
 
 
 DESIGNS = [
-    Design("gre_decap", "256 bits, one rule of each family", ONE_RULE, ("ecp5", "xcup", "modules")),
+    Design("gre_decap", "256 bits, one rule of each family", ONE_RULE),
+    Design(
+        "gre_decap",
+        "256 bits, one rule of each family, no wide LUTs",
+        ONE_RULE,
+        ("ecp5", "modules"),
+        flow=NO_WIDE_LUTS,
+    ),
     Design("gre_decap", "256 bits, one rule of each family, pipelined", {**ONE_RULE, "PIPELINED": 1}),
+    Design(
+        "gre_decap",
+        "256 bits, one rule of each family, pipelined, no wide LUTs",
+        {**ONE_RULE, "PIPELINED": 1},
+        ("ecp5",),
+        flow=NO_WIDE_LUTS,
+    ),
     Design("gre_decap", "256 bits, all rules", {}),
     Design(
         "gre_decap",
@@ -109,7 +125,7 @@ DESIGNS = [
     Design("upf_top", "256 bits, one port", {"ONE_PORT": 1}),
     Design("upf_top", "512 bits, two ports", {"DATA_W": 512}),
     Design("em_core", "1024 entries", {"IDX_W": 8}, ("ecp5", "xcup", "modules")),
-    Design("em_core", "1024 entries, no wide LUTs", {"IDX_W": 8}, ("ecp5",), flow=" -nowidelut"),
+    Design("em_core", "1024 entries, no wide LUTs", {"IDX_W": 8}, ("ecp5",), flow=NO_WIDE_LUTS),
     Design("em_core", "1024 entries, `HASH_REG=0`", {"IDX_W": 8, "HASH_REG": 0}, ("ecp5",), is_routed=False),
     Design(
         "em_core",
@@ -216,7 +232,7 @@ def synthesise(design: Design, family: str, base: str) -> dict[str, str]:
     """Cells of a core."""
     top, log = design.core, BUILD / f"{base}.stat"
     if family == "modules":
-        flow, options = f"synth_ecp5 -top {top} -noflatten", ["--keep-hierarchy"]
+        flow, options = f"synth_ecp5 -top {top} -noflatten{design.flow}", ["--keep-hierarchy"]
     elif family == "ecp5":
         flow, options = f"synth_ecp5 -top {top}{design.flow}", []
     else:
