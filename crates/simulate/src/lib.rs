@@ -21,6 +21,7 @@ mod message;
 mod network;
 mod node;
 mod options;
+mod quota;
 mod random;
 mod session;
 mod smf;

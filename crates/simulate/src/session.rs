@@ -11,6 +11,7 @@ use kaido_n4::{
 
 use crate::fixture::SessionPlan;
 use crate::message::ReportedUsage;
+use crate::quota::{Disposition, Quota};
 use crate::random::Random;
 
 /// The rule that counts both directions, or the uplink alone.
@@ -117,45 +118,6 @@ pub(crate) enum Downlink {
     Buffer,
 }
 
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disposition {
-    /// It passes.
-    Passes,
-    /// It is dropped.
-    Stops,
-    /// One or the other.
-    Either,
-}
-
-/// What a session may use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Quota {
-    /// After so many octets nothing passes.
-    stops_at: u64,
-    /// It was told that it is used up, after so many octets.
-    used_up_at: Option<u64>,
-    /// The highest number of a report that told it.
-    told_by: Option<u32>,
-    /// More is asked for, as it was used up after so many octets.
-    asked: Option<u64>,
-    /// As that was told, all was told that had passed.
-    is_sure: bool,
-    /// Where it stops is known.
-    is_known: bool,
-}
-
-impl Quota {
-    const fn of(octets: u64) -> Self {
-        Self { stops_at: octets, used_up_at: None, told_by: None, asked: None, is_sure: true, is_known: true }
-    }
-
-    /// What was counted, or what was granted, is not known.
-    pub(crate) const fn be_unsure(&mut self) {
-        (self.asked, self.is_sure, self.is_known) = (None, false, false);
-    }
-}
-
 const fn volume(octets: u64) -> VolumeThreshold {
     VolumeThreshold { total: Some(octets), uplink: None, downlink: None }
 }
@@ -231,12 +193,7 @@ impl Session {
 
     /// What becomes of its next packet.
     pub(crate) fn disposition(&self) -> Disposition {
-        match &self.quota {
-            None => Disposition::Passes,
-            Some(quota) if quota.asked.is_some() || !quota.is_known => Disposition::Either,
-            Some(quota) if self.octets() < quota.stops_at => Disposition::Passes,
-            Some(_) => Disposition::Stops,
-        }
+        self.quota.map_or(Disposition::Passes, |quota| quota.disposition(self.octets()))
     }
 
     fn octets(&self) -> u64 {
@@ -245,44 +202,14 @@ impl Session {
 
     /// The request for more.
     pub(crate) fn grant(&self) -> Option<Modification> {
-        let volume_quota = Change::To(volume(self.shape.quota?));
+        let volume_quota = Change::To(volume(self.quota?.size));
         let update = UpdateUrr { id: URR, volume_quota, ..UpdateUrr::default() };
         Some(Modification { update_urrs: vec![update], ..Modification::default() })
     }
 
-    /// More is asked for.
-    pub(crate) const fn is_asked(&mut self) {
-        if let Some(quota) = &mut self.quota {
-            quota.asked = quota.used_up_at;
-        }
-    }
-
-    /// A change was answered.
-    pub(crate) fn is_changed(&mut self) {
-        let Some((quota, granted)) = self.quota.as_mut().zip(self.shape.quota) else { return };
-        if let Some(used_up_at) = quota.asked.take() {
-            if quota.used_up_at == Some(used_up_at) {
-                quota.used_up_at = None;
-                (quota.stops_at, quota.is_known) = (used_up_at + granted, quota.is_sure);
-            } else {
-                // It was carried out before the next report, or after it.
-                quota.is_known = false;
-            }
-        }
-    }
-
-    /// A change was not answered: whether its answer may have told usage.
-    pub(crate) fn is_unanswered(&mut self) -> bool {
-        let quota = self.quota.as_mut().filter(|quota| quota.asked.is_some());
-        quota.is_none_or(|quota| {
-            quota.be_unsure();
-            false
-        })
-    }
-
     /// Whether it was told that its quota is used up.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.quota.is_some_and(|quota| quota.used_up_at.is_some())
+        self.quota.is_some_and(|quota| quota.is_used_up())
     }
 
     /// Takes in a report. One that comes again is known by its number, and says the same.
@@ -305,12 +232,9 @@ impl Session {
     }
 
     fn is_told(&mut self, usage: &ReportedUsage) {
-        let (octets, told) = (self.octets(), self.reported_of(URR).iter().sum::<u64>());
-        // One that comes late is of a quota before.
-        let is_newer = |quota: &&mut Quota| quota.told_by.is_none_or(|number| number < usage.number);
-        if let Some(quota) = self.quota.as_mut().filter(|_| usage.used_up).filter(is_newer) {
-            (quota.used_up_at, quota.told_by, quota.is_sure) =
-                (Some(octets), Some(usage.number), told == octets);
+        let (octets, told) = (self.octets(), self.reported_of(URR).iter().sum());
+        if let Some(quota) = self.quota.as_mut().filter(|_| usage.used_up) {
+            quota.tell(usage.number, octets, told);
         }
     }
 

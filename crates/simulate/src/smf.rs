@@ -13,6 +13,7 @@ use kaido_pfcp::{
 use crate::events::EventLog;
 use crate::message::{Message, REPORT};
 use crate::node::NODE;
+use crate::quota::Quota;
 use crate::random::Random;
 use crate::session::{Downlink, Session, Shape, State};
 
@@ -224,8 +225,8 @@ impl ControlPlane {
             };
             turn.log.note(format_args!("smf {} {what} {seid}", self.number));
             (session.state, session.asked) = (State::Changing, asked);
-            if !request.update_urrs.is_empty() {
-                session.is_asked();
+            if let Some(quota) = session.quota.as_mut().filter(|_| !request.update_urrs.is_empty()) {
+                quota.ask();
             }
             session.was_idle |= asked == Some(Downlink::Buffer);
             session.is_paged &= !matches!(asked, Some(Downlink::Tunnel(_)));
@@ -374,7 +375,9 @@ impl ControlPlane {
                 self.counts.changed += 1;
                 let session = self.session(seid)?;
                 session.state = State::Active;
-                session.is_changed();
+                if let Some(quota) = &mut session.quota {
+                    quota.answer();
+                }
                 if let Some(asked) = session.asked.take() {
                     session.downlink = vec![asked];
                 }
@@ -434,7 +437,8 @@ impl ControlPlane {
             }
             _ => {
                 // It may have been carried out.
-                session.is_uncertain |= session.is_unanswered() && session.asked.is_none();
+                let is_grant = session.quota.as_mut().is_some_and(Quota::give_up);
+                session.is_uncertain |= !is_grant && session.asked.is_none();
                 session.downlink.extend(session.asked.take());
                 session.state = State::Active;
             }

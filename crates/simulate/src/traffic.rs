@@ -8,8 +8,9 @@ use kaido_wire::{GtpuView, Ipv4View};
 
 use crate::fixture::{N3, N6, packets};
 use crate::node::Datapath;
+use crate::quota::Disposition;
 use crate::random::Random;
-use crate::session::{Disposition, Downlink, Session, State};
+use crate::session::{Downlink, Session, State};
 use crate::smf::ControlPlane;
 
 /// Octets of an Ethernet header.
