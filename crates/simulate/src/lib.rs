@@ -23,6 +23,7 @@ mod node;
 mod options;
 mod quota;
 mod random;
+mod rest;
 mod session;
 mod smf;
 mod store;
