@@ -203,7 +203,6 @@ impl ControlPlane {
     pub(crate) fn grant(&mut self, turn: &mut Turn<'_>) {
         for seid in self.seids(|session| session.is_used_up() && session.state == State::Active) {
             if let Some(request) = self.sessions[&seid].grant() {
-                self.counts.granted += 1;
                 self.change(turn, seid, &request, None);
             }
         }
@@ -217,16 +216,18 @@ impl ControlPlane {
     fn change(&mut self, turn: &mut Turn<'_>, seid: u64, request: &Modification, asked: Option<Downlink>) {
         let Some(session) = self.sessions.get_mut(&seid) else { return };
         if self.smf.modify(turn.now, Seid(seid), request, turn.out).is_ok() {
+            let is_grant = !request.update_urrs.is_empty();
             let what = match asked {
-                None if request.update_urrs.is_empty() => "queries",
-                None => "grants",
+                None if is_grant => "grants",
+                None => "queries",
                 Some(Downlink::Tunnel(_)) => "hands over",
                 Some(Downlink::Buffer) => "has buffered for",
             };
             turn.log.note(format_args!("smf {} {what} {seid}", self.number));
             (session.state, session.asked) = (State::Changing, asked);
-            if let Some(quota) = session.quota.as_mut().filter(|_| !request.update_urrs.is_empty()) {
+            if let Some(quota) = session.quota.as_mut().filter(|_| is_grant) {
                 quota.ask();
+                self.counts.granted += 1;
             }
             session.was_idle |= asked == Some(Downlink::Buffer);
             session.is_paged &= !matches!(asked, Some(Downlink::Tunnel(_)));
