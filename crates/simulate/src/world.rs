@@ -255,11 +255,13 @@ impl World {
         let meanwhile = |datapath: &mut Datapath, in_table: &BTreeSet<u64>| {
             each_of_some(control_planes, packets, |session, packets| {
                 let is_there = in_table.contains(&session.up_seid);
+                if !is_there && !session.is_up() {
+                    // Its end is asked for: it may have ended, and others have its address.
+                    return Ok(());
+                }
                 summary.packets_at_start[usize::from(is_there)] += 1;
                 match is_there {
                     true => traffic::pass(datapath, now, session, packets),
-                    // One whose end is asked for may have ended, and others have its address.
-                    false if !session.is_up() => Ok(()),
                     false => traffic::lose(datapath, now, session, packets),
                 }
             })
