@@ -193,13 +193,17 @@ fn main() {
     };
     // To optimise more takes longer than it saves, but in the soak.
     build.opt_level(if is_long { 2 } else { 1 });
-    let (mut headers, mut cases, mut sources) = (String::new(), String::new(), Vec::new());
+    let (mut headers, mut cases, mut once, mut often) =
+        (String::new(), String::new(), Vec::new(), Vec::new());
     for (number, model) in MODELS.iter().enumerate().filter(|(_, model)| is_wanted(model.name)) {
         let name = model.name;
         let folder = out.join(name);
         verilate(model, &rtl, &folder);
         build.include(&folder);
-        sources.extend(sources_in(&folder));
+        let (slow, fast): (Vec<_>, Vec<_>) =
+            sources_in(&folder).into_iter().partition(|path| path.to_string_lossy().contains("__Slow"));
+        once.push(together(&folder, "once", &slow));
+        often.push(together(&folder, "often", &fast));
         let _ = writeln!(headers, "#include \"{name}.h\"");
         let _ = writeln!(cases, "case {number}: return new {}<{name}>;", model.ports);
     }
@@ -207,17 +211,13 @@ fn main() {
         format!("#ifdef KAIDO_TWIN_HEADERS\n{headers}#endif\n#ifdef KAIDO_TWIN_CASES\n{cases}#endif\n");
     assert!(std::fs::write(out.join("models.inc"), models).is_ok(), "{} is not writable", out.display());
     build.include(&out);
-    sources
-        .extend(["verilated.cpp", "verilated_threads.cpp"].map(|source| root.join("include").join(source)));
-    sources.push(PathBuf::from("src/glue.cpp"));
-    let objects = objects(&build, sources);
-    build.objects(objects).compile("kaido_twin_cores");
+    often.extend(["verilated.cpp", "verilated_threads.cpp"].map(|source| root.join("include").join(source)));
+    often.push(PathBuf::from("src/glue.cpp"));
+    build.objects(objects(&build, once, often)).compile("kaido_twin_cores");
 }
 
 /// Compiles sources. Half of what verilator writes runs once, when a model is made: to optimise that takes longer than it ever runs.
-fn objects(build: &cc::Build, sources: Vec<PathBuf>) -> Vec<PathBuf> {
-    let runs_once = |path: &PathBuf| path.to_string_lossy().contains("__Slow");
-    let (once, often): (Vec<_>, Vec<_>) = sources.into_iter().partition(runs_once);
+fn objects(build: &cc::Build, once: Vec<PathBuf>, often: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut unoptimised = build.clone();
     unoptimised.opt_level(0).files(once);
     let mut optimised = build.clone();
@@ -251,6 +251,16 @@ fn verilate(model: &Model, rtl: &Path, folder: &Path) {
         .args(model.sources.iter().copied().flatten().map(|source| rtl.join(source)))
         .status();
     assert!(status.is_ok_and(|status| status.success()), "verilator refused {} (see above)", model.name);
+}
+
+/// One source of several: half of what the compiler does for each is reading verilator's headers.
+fn together(folder: &Path, name: &str, sources: &[PathBuf]) -> PathBuf {
+    let all = folder.join(format!("{name}.cpp"));
+    let text: String = sources
+        .iter()
+        .fold(String::new(), |text, source| text + &format!("#include \"{}\"\n", source.display()));
+    assert!(std::fs::write(&all, text).is_ok(), "{} is not writable", all.display());
+    all
 }
 
 fn sources_in(folder: &Path) -> Vec<PathBuf> {

@@ -1,6 +1,6 @@
 //! Opens the devices of `dpdk` ports.
 
-use kaido_dpdk::{DpdkError, DpdkOptions, DpdkPool, DpdkPort, Eal};
+use dpdk_port::{DpdkError, DpdkOptions, DpdkPool, DpdkPort, Eal};
 use kaido_engine::FramePool;
 
 use super::interfaces::DpdkQueue;

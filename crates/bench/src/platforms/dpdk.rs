@@ -1,7 +1,7 @@
 //! The engine's ports over DPDK: by `net_af_packet`, its driver for packet sockets, since there is no NIC on these links. It takes
 //! frames of an MTU of 1500 at most.
 
-use kaido_dpdk::{DpdkError, DpdkOptions, DpdkPool, DpdkPort, Eal};
+use dpdk_port::{DpdkError, DpdkOptions, DpdkPool, DpdkPort, Eal};
 use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
 use kaido_engine::port::Port;
