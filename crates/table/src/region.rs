@@ -176,6 +176,9 @@ impl Drop for Region {
 }
 
 #[cfg(not(miri))]
+pub(crate) use map::fill;
+
+#[cfg(not(miri))]
 mod map {
     use std::fs::File;
     use std::io;
@@ -224,19 +227,26 @@ mod map {
         let made = memfd_create("kaido", flags | MemfdFlags::NOEXEC_SEAL);
         let file = File::from(made.or_else(|_| memfd_create("kaido", flags))?);
         file.set_len(len as u64)?;
-        let take = |at, len| fallocate(&file, FallocateFlags::empty(), at as u64, len as u64);
         if pages != Pages::Transparent {
-            take(0, len)?;
+            fallocate(&file, FallocateFlags::empty(), 0, len as u64)?;
             return of_file(file, len, pages, MapFlags::POPULATE);
         }
-        // Large pages for files are off on most machines; asked for by name they are had, each where a small one is already. To merge
-        // many takes a copy of them.
-        (0..len).step_by(MIB2).try_for_each(|at| take(at, 4096.min(len - at)))?;
         let region = of_file(file.try_clone()?, len, pages, MapFlags::empty())?;
-        // SAFETY: the range was mapped just above. A kernel that cannot refuses, and still serves, more slowly.
-        let _ = unsafe { libc::madvise(region.base.as_ptr().cast(), len, libc::MADV_COLLAPSE) };
-        take(0, len)?;
+        fill(&file, 0, region.base, len)?;
         Ok(region)
+    }
+
+    /// Gives a file its memory from `offset` on, where it is mapped at `at` and nobody has used it. All of it is there at once: a page
+    /// that a full file system does not have would be a signal when it is touched.
+    ///
+    /// Large pages for files are off on most machines; asked for by name they are had, each where a small one is already. To merge
+    /// many takes a copy of them.
+    pub(crate) fn fill(file: &File, offset: usize, at: NonNull<u8>, len: usize) -> io::Result<()> {
+        let take = |from, len| fallocate(file, FallocateFlags::empty(), (offset + from) as u64, len as u64);
+        (0..len).step_by(MIB2).try_for_each(|from| take(from, 4096.min(len - from)))?;
+        // SAFETY: the caller's range, in which nothing lies yet. A kernel that cannot refuses, and still serves, more slowly.
+        let _ = unsafe { libc::madvise(at.as_ptr().cast(), len, libc::MADV_COLLAPSE) };
+        Ok(take(0, len)?)
     }
 
     pub(super) fn of(file: File, bytes: usize) -> io::Result<Region> {

@@ -14,7 +14,7 @@ use crate::region::{MIB2, Pages, RegionError};
 /// How far memory runs ahead of use, unless pages of 1 GiB are to be had. Each step in reserved pages stays a mapping by itself, of
 /// which a process has 65 530.
 const STEP: usize = 8 << 20;
-/// The same of memory of a file: one large page, which takes 2.5 ms, as who puts a key in waits for it.
+/// The same of memory of a file: one large page, as who puts a key in waits for it.
 const STEP_OF_FILE: usize = MIB2;
 
 /// Reserved address space, zeroed where it was committed.
@@ -132,14 +132,13 @@ mod map {
     use std::io;
     use std::ptr::{NonNull, null_mut};
 
-    use rustix::fs::FallocateFlags;
     use rustix::mm::{
         Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect,
         mremap_fixed, munmap,
     };
 
     use super::{Pages, STEP, STEP_OF_FILE};
-    use crate::region::{GIB, MIB2};
+    use crate::region::{GIB, MIB2, fill};
 
     pub(super) type Mapping = (NonNull<u8>, usize);
 
@@ -191,18 +190,19 @@ mod map {
         left: usize,
     ) -> Option<(usize, Pages)> {
         let step = left.min(STEP_OF_FILE);
-        // All of it at once: a page that a full file system does not have would be a signal when it is touched.
-        rustix::fs::fallocate(file, FallocateFlags::empty(), offset as u64, step as u64).ok()?;
+        let before = file.metadata().ok()?.len();
         let flags = MapFlags::SHARED | MapFlags::FIXED;
+        file.set_len(before.max((offset + step) as u64)).ok()?;
         // SAFETY: the range is part of our reservation and nobody has used it yet; what is mapped takes its place.
         let mapped = unsafe {
             mmap(at.as_ptr().cast(), step, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset as u64)
         };
-        mapped.ok()?;
-        // Large pages for files are off on most machines; asked for by name they are had.
-        // SAFETY: the range was mapped just above. A kernel that cannot refuses, and still serves, more slowly.
-        let _ = unsafe { libc::madvise(at.as_ptr().cast(), step, libc::MADV_COLLAPSE) };
-        Some((step, Pages::Transparent))
+        let filled = mapped.is_ok() && fill(file, offset, at, step).is_ok();
+        if !filled {
+            // What is longer than its memory would be taken for whole at the next start.
+            let _ = file.set_len(before);
+        }
+        filled.then_some((step, Pages::Transparent))
     }
 
     /// Moves huge pages, where the machine has them in reserve, to a part of the reservation. They are
@@ -316,6 +316,18 @@ mod tests {
         again.shorten((5 << 20) + 1).unwrap();
         assert!(again.committed().0 < 20 << 20 && again.commit(20 << 20));
         assert_eq!(places.map(read), [7, 7, 0]);
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_file_that_cannot_be_mapped_keeps_its_length() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create("reserve", flags).unwrap());
+        fcntl_add_seals(&file, SealFlags::FUTURE_WRITE).unwrap();
+        let reserve = Reserve::over(file.try_clone().unwrap(), 64 << 20).unwrap();
+        assert!(!reserve.commit(1));
+        assert_eq!((reserve.committed().0, file.metadata().unwrap().len()), (0, 0));
     }
 
     #[test]
