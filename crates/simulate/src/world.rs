@@ -41,6 +41,9 @@ const GIVEN_UP: Duration = Duration::from_secs(14);
 /// What was wrong, with what happened before.
 pub fn run(options: &Options) -> Result<Summary, Box<Failure>> {
     let failed = |step, what, events| Box::new(Failure { options: options.clone(), step, what, events });
+    // A node starts many times, and touches little of its tables: to clear large pages would take a quarter of the time. A kernel that
+    // has no such switch clears them.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let mut world = World::new(options).map_err(|what| failed(0, what, Vec::new()))?;
     let done = catch_unwind(AssertUnwindSafe(|| world.run()));
     let what = match done {
