@@ -22,7 +22,7 @@ fn stamp(at: SystemTime) -> [u8; 4] {
     ((unix + 2_208_988_800) as u32).to_be_bytes()
 }
 
-/// Conformance: TS 29.244 8.2.44 | Measured time does not follow the wall clock; time stamps do
+/// Conformance: TS 29.244 8.2.45 | Measured time does not follow the wall clock; time stamps do
 #[test]
 fn the_service_never_sees_the_clock_being_set() {
     let (mut upf, now, seid) = with_session();

@@ -209,6 +209,23 @@ fn time_runs_from_the_first_packet_unless_told_otherwise() {
     assert_eq!(one((bench.wait(59), 30)).duration, Some(seconds(30)));
 }
 
+/// Conformance: TS 29.244 8.2.45 | The durations of reports add up: what is less than a second is in the next
+#[test]
+fn durations_of_frequent_reports_add_up() {
+    let rule = Urr { volume_threshold: Some(total(100)), ..urr(TIME, &[ReportingTriggers::VOLTH]) };
+    let mut bench = Bench::new(rule);
+    let first = bench.now;
+    let mut told = Duration::ZERO;
+    for _ in 0..30 {
+        bench.up(1);
+        told += only(bench.due()).duration.unwrap();
+        let passed = bench.now.duration_since(first).unwrap();
+        assert_eq!(told.as_secs(), passed.as_secs(), "of {passed:?}");
+        bench.now += Duration::from_millis(700);
+    }
+    assert_eq!(told + only(bench.end()).duration.unwrap(), seconds(21));
+}
+
 /// Conformance: TS 29.244 8.2.18 | Inactivity Detection Time ends the measured time
 #[test]
 fn silence_stops_the_clock_and_a_packet_starts_it_again() {

@@ -433,10 +433,12 @@ impl Meter {
     /// What was measured since it was last asked, up to `counts`.
     fn measure(&mut self, counts: Counts, end: SystemTime) -> ReturnedUsage {
         let measured = counts.since(&self.reported);
-        // Exactly what is reported: what is counted from now on belongs to the next report.
-        self.reported = counts;
+        // Exactly what is reported: what is counted from now on belongs to the next report, and so does what is less than a second, which
+        // no Duration Measurement tells (8.2.45).
+        let time = measured.time - measured.time % 1000;
+        self.reported = Counts { time: self.reported.time + time, ..counts };
         let start = std::mem::replace(&mut self.since, end);
-        ReturnedUsage { volume: measured.volume, time: measured.time, start, end }
+        ReturnedUsage { volume: measured.volume, time, start, end }
     }
 
     /// A report of what was measured in a span of time.
