@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod clock;
 mod disk;
 mod events;
 mod faults;

@@ -8,6 +8,7 @@ use kaido_n4::{UrrId, Volume};
 const USAGE_REPORTS: [u16; 3] = [78, 79, 80];
 const USAGE_REPORT_TRIGGER: u16 = 63;
 const VOLUME_MEASUREMENT: u16 = 66;
+const DURATION_MEASUREMENT: u16 = 67;
 const URR_ID: u16 = 81;
 const RECOVERY_TIME_STAMP: u16 = 96;
 const UR_SEQN: u16 = 104;
@@ -38,14 +39,17 @@ pub(crate) struct ReportedUsage {
     pub number: u32,
     /// Volume Measurement.
     pub volume: Volume,
-    /// Usage Report Trigger: the volume quota is used up.
+    /// Duration Measurement, in seconds.
+    pub seconds: u32,
+    /// Usage Report Trigger: the quota is used up, of volume or of time.
     pub used_up: bool,
 }
 
 impl fmt::Debug for ReportedUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Volume { uplink_bytes, downlink_bytes, .. } = self.volume;
-        write!(f, "{}#{}: {uplink_bytes} up, {downlink_bytes} down", self.urr.0, self.number)
+        let (urr, number, seconds) = (self.urr.0, self.number, self.seconds);
+        write!(f, "{urr}#{number}: {uplink_bytes} up, {downlink_bytes} down, {seconds} s")
     }
 }
 
@@ -95,12 +99,13 @@ fn usage(report: &[u8]) -> Option<ReportedUsage> {
         urr: UrrId(number(URR_ID)?),
         number: number(UR_SEQN)?,
         volume: of(VOLUME_MEASUREMENT).map(volume).unwrap_or_default(),
+        seconds: number(DURATION_MEASUREMENT).unwrap_or_default(),
         used_up: of(USAGE_REPORT_TRIGGER)
-            .is_some_and(|trigger| trigger.get(1).is_some_and(|octet| octet & 1 != 0)),
+            .is_some_and(|trigger| trigger.get(1).is_some_and(|octet| octet & 3 != 0)),
     })
 }
 
-/// Volume Measurement (8.2.40): a bit for each number that is there.
+/// Volume Measurement (8.2.44): a bit for each number that is there.
 fn volume(value: &[u8]) -> Volume {
     let Some((&flags, mut rest)) = value.split_first() else { return Volume::default() };
     let mut next = |bit: u8| {

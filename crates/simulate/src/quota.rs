@@ -1,7 +1,11 @@
 //! A volume quota as a control plane knows it: where packets stop, as far as that can be known.
 //!
 //! A grant counts from the report before it (TS 29.244 5.2.2.2). Where packets stop is open while a grant is not answered; where
-//! it had no answer, or was answered after a later report; and where what was told is not all that passed.
+//! it had no answer, or a report came before the answer; and where what was told is not all that passed.
+
+use std::time::Duration;
+
+use crate::world::GIVEN_UP;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,10 @@ pub(crate) struct Quota {
     told_by: Option<u32>,
     /// More is asked for, as it was used up after so many octets.
     asked: Option<u64>,
+    /// A report has come since.
+    is_told_since: bool,
+    /// A grant was answered then.
+    answered_at: Duration,
     /// As that was told, all was told that had passed.
     is_sure: bool,
     /// Where it stops is known.
@@ -42,6 +50,8 @@ impl Quota {
             used_up_at: None,
             told_by: None,
             asked: None,
+            is_told_since: false,
+            answered_at: Duration::ZERO,
             is_sure: true,
             is_known: true,
         }
@@ -71,17 +81,24 @@ impl Quota {
         }
     }
 
+    /// A report has come. It may have been made before the answer to the grant.
+    pub(crate) fn take_report(&mut self, time: Duration) {
+        self.is_told_since = true;
+        self.is_known &= self.answered_at + GIVEN_UP < time;
+    }
+
     /// More is asked for.
     pub(crate) const fn ask(&mut self) {
-        self.asked = self.used_up_at;
+        (self.asked, self.is_told_since) = (self.used_up_at, false);
     }
 
     /// A change is answered: if it was the grant, it holds.
-    pub(crate) fn answer(&mut self) {
+    pub(crate) fn answer(&mut self, time: Duration) {
         let Some(used_up_at) = self.asked.take() else { return };
         if self.used_up_at == Some(used_up_at) {
-            self.used_up_at = None;
-            (self.stops_at, self.is_known) = (used_up_at + self.size, self.is_sure);
+            (self.used_up_at, self.answered_at) = (None, time);
+            // What was carried out and not recorded is carried out once more, after a report of what passed meanwhile.
+            (self.stops_at, self.is_known) = (used_up_at + self.size, self.is_sure && !self.is_told_since);
         } else {
             // It was carried out before the next report, or after it.
             self.is_known = false;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::checks;
+use crate::clock::time_of;
 use crate::network::Link;
 use crate::node::{BUFFER_TIME_MAX, Process};
 use crate::session::{Shape, State};
@@ -149,7 +150,7 @@ impl World {
                     ));
                 }
                 session
-                    .check_usage()
+                    .check_usage(time_of(now))
                     .map_err(|what| format!("session {seid} of smf {}: {what}", smf.number))?;
                 if session.is_up() {
                     traffic::pass(&mut process.datapath, now, session, &mut self.packets)?;

@@ -9,6 +9,7 @@ use kaido_n4::{
     UpdateUrr, Urr, UrrId, Volume, VolumeThreshold,
 };
 
+use crate::clock::{Limit, MeasuredTime, TimePlan};
 use crate::fixture::SessionPlan;
 use crate::message::ReportedUsage;
 use crate::quota::{Disposition, Quota};
@@ -32,6 +33,8 @@ pub(crate) struct Shape {
     pub period: Option<Duration>,
     /// After so many octets packets are dropped, until as many more are granted.
     pub quota: Option<u64>,
+    /// Time is measured, too.
+    pub time: Option<TimePlan>,
     /// A rule for each direction.
     pub splits: bool,
 }
@@ -44,13 +47,19 @@ impl Shape {
     pub(crate) fn any(random: &mut Random, number: u32) -> Self {
         let [_, _, high, low] = number.to_be_bytes();
         let quota = random.happens(150_000).then(|| 1000 + random.below(8000));
+        let time = (quota.is_none() && random.happens(150_000)).then(|| {
+            let limit = if random.happens(500_000) { Limit::Threshold } else { Limit::Quota };
+            let span = Duration::from_secs(5 + random.below(6));
+            TimePlan { span, limit, is_immediate: random.happens(500_000) }
+        });
         Self {
             teid: random.happens(200_000).then_some(0x0100_0000 + number),
             ue: random.happens(300_000).then_some(Ipv4Addr::new(10, 60, high, low)),
             threshold: random.happens(400_000).then(|| 400 + random.below(6000)),
             period: random.happens(80_000).then(|| Duration::from_secs(2 + random.below(4))),
             quota,
-            splits: quota.is_none() && random.happens(250_000),
+            time,
+            splits: quota.is_none() && time.is_none() && random.happens(250_000),
         }
     }
 
@@ -75,6 +84,17 @@ impl Shape {
             let urr = &mut request.urrs[0];
             urr.volume_quota = self.quota.map(volume);
             urr.triggers = urr.triggers.union(ReportingTriggers::VOLQU);
+        }
+        if let Some(time) = self.time {
+            let urr = &mut request.urrs[0];
+            urr.method.duration = true;
+            urr.information.immediate_time = time.is_immediate;
+            let (limit, trigger) = match time.limit {
+                Limit::Threshold => (&mut urr.time_threshold, ReportingTriggers::TIMTH),
+                Limit::Quota => (&mut urr.time_quota, ReportingTriggers::TIMQU),
+            };
+            *limit = Some(time.span);
+            urr.triggers = urr.triggers.union(trigger);
         }
         if self.splits {
             let second = Urr { id: DOWNLINK_URR, ..request.urrs[0].clone() };
@@ -146,6 +166,14 @@ pub(crate) struct Session {
     pub is_paged: bool,
     /// What it may use.
     pub quota: Option<Quota>,
+    /// How long it is measured.
+    pub time: MeasuredTime,
+    /// When a query, or its end, was asked for last.
+    pub asked_at: Duration,
+    /// It was told that its time is used up.
+    is_time_used_up: bool,
+    /// More time is asked for.
+    is_time_asked: bool,
     /// What came out.
     pub passed: Octets,
     /// What of that may be lost with the memory of a machine.
@@ -153,7 +181,7 @@ pub(crate) struct Session {
     /// An answer that may have told usage never came.
     pub is_uncertain: bool,
     /// What was reported, by rule and number.
-    reported: BTreeMap<(UrrId, u32), Volume>,
+    reported: BTreeMap<(UrrId, u32), (Volume, u32)>,
 }
 
 impl Session {
@@ -169,6 +197,10 @@ impl Session {
             was_idle: false,
             is_paged: false,
             quota: shape.quota.map(Quota::of),
+            time: MeasuredTime::default(),
+            asked_at: Duration::ZERO,
+            is_time_used_up: false,
+            is_time_asked: false,
             passed: [0; 2],
             may_be_lost: [0; 2],
             is_uncertain: false,
@@ -193,7 +225,28 @@ impl Session {
 
     /// What becomes of its next packet.
     pub(crate) fn disposition(&self) -> Disposition {
-        self.quota.map_or(Disposition::Passes, |quota| quota.disposition(self.octets()))
+        match self.quota {
+            Some(quota) => quota.disposition(self.octets()),
+            None if self.has_time_quota() => Disposition::Either,
+            None => Disposition::Passes,
+        }
+    }
+
+    /// Whether its packets may be dropped.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.quota.is_some() || self.has_time_quota()
+    }
+
+    fn has_time_quota(&self) -> bool {
+        self.shape.time.is_some_and(|time| time.limit == Limit::Quota)
+    }
+
+    /// A packet has passed.
+    pub(crate) fn pass(&mut self, direction: usize, octets: u64, time: Duration) {
+        self.passed[direction] += octets;
+        if self.shape.time.is_some() {
+            self.time.begins(time);
+        }
     }
 
     fn octets(&self) -> u64 {
@@ -202,46 +255,86 @@ impl Session {
 
     /// The request for more.
     pub(crate) fn grant(&self) -> Option<Modification> {
-        let volume_quota = Change::To(volume(self.quota?.size));
-        let update = UpdateUrr { id: URR, volume_quota, ..UpdateUrr::default() };
+        let mut update = UpdateUrr { id: URR, ..UpdateUrr::default() };
+        match self.quota {
+            Some(quota) => update.volume_quota = Change::To(volume(quota.size)),
+            None => update.time_quota = Change::To(self.shape.time?.span),
+        }
         Some(Modification { update_urrs: vec![update], ..Modification::default() })
     }
 
     /// Whether it was told that its quota is used up.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.quota.is_some_and(|quota| quota.is_used_up())
+        self.is_time_used_up || self.quota.is_some_and(|quota| quota.is_used_up())
     }
 
     /// Takes in a report. One that comes again is known by its number, and says the same.
     ///
     /// # Errors
     /// When it says something else.
-    pub(crate) fn report(&mut self, usage: &ReportedUsage) -> Result<(), String> {
+    pub(crate) fn report(&mut self, usage: &ReportedUsage, time: Duration) -> Result<(), String> {
         let key = (usage.urr, usage.number);
-        match self.reported.insert(key, usage.volume) {
-            Some(before) if before != usage.volume => Err(format!(
-                "{} has two reports {}: {before:?}, and {:?}",
-                usage.urr, usage.number, usage.volume
-            )),
+        let measured = (usage.volume, usage.seconds);
+        match self.reported.insert(key, measured) {
+            Some(before) if before != measured => {
+                Err(format!("{} has two reports {}: {before:?}, and {measured:?}", usage.urr, usage.number))
+            }
             Some(_) => Ok(()),
             None => {
-                self.is_told(usage);
+                self.is_told(usage, time);
                 Ok(())
             }
         }
     }
 
-    fn is_told(&mut self, usage: &ReportedUsage) {
+    fn is_told(&mut self, usage: &ReportedUsage, time: Duration) {
+        self.time.told_at = time;
+        self.is_time_used_up |= self.has_time_quota() && usage.used_up;
         let (octets, told) = (self.octets(), self.reported_of(URR).iter().sum());
-        if let Some(quota) = self.quota.as_mut().filter(|_| usage.used_up) {
-            quota.tell(usage.number, octets, told);
+        if let Some(quota) = &mut self.quota {
+            quota.take_report(time);
+            if usage.used_up {
+                quota.tell(usage.number, octets, told);
+            }
         }
+    }
+
+    /// The node ends, and all is kept that was written down by a time.
+    pub(crate) fn end_of_node(&mut self, kept_until: Duration) {
+        if self.shape.time.is_some_and(|plan| !plan.is_immediate) {
+            self.time.end_of_node(kept_until);
+        }
+    }
+
+    /// More is asked for.
+    pub(crate) fn ask_more(&mut self) {
+        match &mut self.quota {
+            Some(quota) => quota.ask(),
+            None => (self.is_time_used_up, self.is_time_asked) = (false, true),
+        }
+    }
+
+    /// A change is answered.
+    pub(crate) fn change_answered(&mut self, time: Duration) {
+        self.is_time_asked = false;
+        self.time.tell_until(self.asked_at);
+        if let Some(quota) = &mut self.quota {
+            quota.answer(time);
+        }
+    }
+
+    /// A change has no answer, and may have been carried out: whether it asked for more. More time is asked for again.
+    pub(crate) fn change_given_up(&mut self) -> bool {
+        let is_time = std::mem::take(&mut self.is_time_asked);
+        self.is_time_used_up |= is_time;
+        is_time || self.quota.as_mut().is_some_and(Quota::give_up)
     }
 
     fn reported_of(&self, urr: UrrId) -> Octets {
         let reports = self.reported.iter().filter(|((id, _), _)| *id == urr);
-        reports
-            .fold([0, 0], |sum, (_, volume)| [sum[0] + volume.uplink_bytes, sum[1] + volume.downlink_bytes])
+        reports.fold([0, 0], |sum, (_, (volume, _))| {
+            [sum[0] + volume.uplink_bytes, sum[1] + volume.downlink_bytes]
+        })
     }
 
     /// Whether it is used up, and nobody was told.
@@ -258,7 +351,8 @@ impl Session {
     ///
     /// # Errors
     /// When it is more, or less than what may be lost.
-    pub(crate) fn check_usage(&self) -> Result<(), String> {
+    pub(crate) fn check_usage(&self, now: Duration) -> Result<(), String> {
+        self.check_time(now)?;
         let reported = match self.shape.splits {
             true => [self.reported_of(URR)[0], self.reported_of(DOWNLINK_URR)[1]],
             false => self.reported_of(URR),
@@ -270,18 +364,43 @@ impl Session {
                 let name = ["uplink", "downlink"][direction];
                 return Err(format!(
                     "{name}: {passed} octets passed, {reported} were reported, {least} at least were to be: {:?}",
-                    self.reported
-                        .iter()
-                        .map(|(&(urr, number), &volume)| ReportedUsage {
-                            urr,
-                            number,
-                            volume,
-                            used_up: false
-                        })
-                        .collect::<Vec<_>>()
+                    self.reports()
                 ));
             }
         }
         Ok(())
+    }
+
+    fn check_time(&self, now: Duration) -> Result<(), String> {
+        let Some(plan) = self.shape.time else { return Ok(()) };
+        let told: u64 = self.reported.values().map(|&(_, seconds)| u64::from(seconds)).sum();
+        let [least, most] = self.time.bounds(now);
+        let least = if self.is_uncertain { 0 } else { least };
+        if !(least..=most).contains(&told) {
+            return Err(format!(
+                "{told} s were reported, not {least} to {most}: {plan:?}, {:?}, {:?}",
+                self.time,
+                self.reports()
+            ));
+        }
+        match self.is_up() && self.time.is_overdue(plan.span, now) {
+            true => Err(format!(
+                "its time is over, and its control plane is not told: {plan:?}, {:?}, {:?}",
+                self.time,
+                self.reports()
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn reports(&self) -> Vec<ReportedUsage> {
+        let of = |(&(urr, number), &(volume, seconds))| ReportedUsage {
+            urr,
+            number,
+            volume,
+            seconds,
+            used_up: false,
+        };
+        self.reported.iter().map(of).collect()
     }
 }

@@ -10,10 +10,10 @@ use kaido_pfcp::{
     Dialect, Instants, MsgType, Retransmission, SessionTemplate, Smf, SmfConfig, SmfEvent, Transmit,
 };
 
+use crate::clock::time_of;
 use crate::events::EventLog;
 use crate::message::{Message, REPORT};
 use crate::node::NODE;
-use crate::quota::Quota;
 use crate::random::Random;
 use crate::session::{Downlink, Session, Shape, State};
 
@@ -161,7 +161,7 @@ impl ControlPlane {
             (0..40, _) if open < self.sessions_max => self.establish(turn),
             (0..20, Some(seid)) => self.hand_over(turn, seid),
             // A packet beyond the quota pages nobody.
-            (20..35, Some(seid)) if self.sessions[&seid].quota.is_none() => self.idle(turn, seid),
+            (20..35, Some(seid)) if !self.sessions[&seid].has_quota() => self.idle(turn, seid),
             (35..60, Some(seid)) => self.query(turn, seid),
             (60..85, Some(seid)) => self.delete(turn, seid),
             (98.., _) => self.heartbeat(turn),
@@ -174,7 +174,11 @@ impl ControlPlane {
         let gnb = turn.number();
         if let Ok(seid) = self.smf.establish(turn.now, NODE, shape.establishment(gnb), turn.out) {
             turn.log.note(format_args!("smf {} establishes {seid}", self.number));
-            self.sessions.insert(seid.0, Session::asked(shape, gnb));
+            let mut session = Session::asked(shape, gnb);
+            if shape.time.is_some_and(|time| time.is_immediate) {
+                session.time.may_begin(time_of(turn.now));
+            }
+            self.sessions.insert(seid.0, session);
         }
     }
 
@@ -225,10 +229,11 @@ impl ControlPlane {
             };
             turn.log.note(format_args!("smf {} {what} {seid}", self.number));
             (session.state, session.asked) = (State::Changing, asked);
-            if let Some(quota) = session.quota.as_mut().filter(|_| is_grant) {
-                quota.ask();
-                self.counts.granted += 1;
+            session.asked_at = if what == "queries" { time_of(turn.now) } else { Duration::ZERO };
+            if is_grant {
+                session.ask_more();
             }
+            self.counts.granted += u64::from(is_grant);
             session.was_idle |= asked == Some(Downlink::Buffer);
             session.is_paged &= !matches!(asked, Some(Downlink::Tunnel(_)));
         }
@@ -239,7 +244,7 @@ impl ControlPlane {
         let Some(session) = self.sessions.get_mut(&seid) else { return };
         if self.smf.delete(turn.now, Seid(seid), turn.out).is_ok() {
             turn.log.note(format_args!("smf {} deletes {seid}", self.number));
-            session.state = State::Deleting;
+            (session.state, session.asked_at) = (State::Deleting, time_of(turn.now));
         }
     }
 
@@ -312,7 +317,7 @@ impl ControlPlane {
         if let Some(session) = message.seid.and_then(|seid| self.sessions.get_mut(&seid)) {
             for usage in message.usage() {
                 turn.log.note(format_args!("smf {} is told of {:?}: {usage:?}", self.number, message.seid));
-                session.report(&usage)?;
+                session.report(&usage, time_of(turn.now))?;
             }
         }
         self.smf.handle(turn.now, NODE, bytes, turn.out);
@@ -367,6 +372,9 @@ impl ControlPlane {
                 let session = self.session(seid)?;
                 (session.state, session.up_seid) = (State::Active, up.seid.0);
                 session.ends = session.shape.ends(&created_pdrs);
+                if session.shape.time.is_some_and(|time| time.is_immediate) {
+                    session.time.begins(time_of(turn.now));
+                }
                 if session.ends.is_none() {
                     return Err(format!("session {seid} has no ends: {created_pdrs:?}"));
                 }
@@ -376,9 +384,7 @@ impl ControlPlane {
                 self.counts.changed += 1;
                 let session = self.session(seid)?;
                 session.state = State::Active;
-                if let Some(quota) = &mut session.quota {
-                    quota.answer();
-                }
+                session.change_answered(time_of(turn.now));
                 if let Some(asked) = session.asked.take() {
                     session.downlink = vec![asked];
                 }
@@ -393,6 +399,7 @@ impl ControlPlane {
                     return Err(format!("session {seid} was ended by the node"));
                 }
                 session.state = State::Ended;
+                session.time.tell_until(session.asked_at);
             }
             SmfEvent::Refused { request, seid, cause, .. } => {
                 turn.log.note(format_args!("smf {number}: {request:?} is refused: {cause}"));
@@ -438,7 +445,7 @@ impl ControlPlane {
             }
             _ => {
                 // It may have been carried out.
-                let is_grant = session.quota.as_mut().is_some_and(Quota::give_up);
+                let is_grant = session.change_given_up();
                 session.is_uncertain |= !is_grant && session.asked.is_none();
                 session.downlink.extend(session.asked.take());
                 session.state = State::Active;

@@ -6,6 +6,7 @@ use kaido_engine::PortId;
 use kaido_pfcp::Instants;
 use kaido_wire::{GtpuView, Ipv4View};
 
+use crate::clock::time_of;
 use crate::fixture::{N3, N6, packets};
 use crate::node::Datapath;
 use crate::quota::Disposition;
@@ -89,7 +90,7 @@ fn pass_up(datapath: &mut Datapath, now: Instants, session: &mut Session, size: 
         [] if disposition != Disposition::Passes => Ok(()),
         _ if disposition == Disposition::Stops => Err(beyond_quota(session, &out)),
         [(port, frame)] if *port == N6 && source_of(frame) == Some(ends.1) => {
-            session.passed[0] += (size + INNER_HEADERS) as u64;
+            session.pass(0, (size + INNER_HEADERS) as u64, time_of(now));
             Ok(())
         }
         _ => Err(format!("an uplink packet came out as {}: {session:?}", shown(&out))),
@@ -114,7 +115,7 @@ pub(crate) fn pass_down(
         [] if disposition != Disposition::Passes => Ok(()),
         _ if disposition == Disposition::Stops => Err(beyond_quota(session, &out)),
         [(port, frame)] if *port == N3 && teid_of(frame).is_some_and(is_right) => {
-            session.passed[1] += (size + INNER_HEADERS) as u64;
+            session.pass(1, (size + INNER_HEADERS) as u64, time_of(now));
             Ok(())
         }
         [] if session.may_go(Downlink::Buffer) => Ok(()),
@@ -132,6 +133,7 @@ fn beyond_quota(session: &Session, out: &[(PortId, Vec<u8>)]) -> String {
 /// When one goes into no tunnel that was asked for.
 pub(crate) fn count_released(
     control_planes: &mut [ControlPlane],
+    now: Instants,
     out: &[(PortId, Vec<u8>)],
 ) -> Result<(), String> {
     for released in out {
@@ -140,7 +142,7 @@ pub(crate) fn count_released(
         let has = |session: &&mut Session, teid| session.was_idle && session.may_go(Downlink::Tunnel(teid));
         let session = teid_of(frame).and_then(|teid| sessions.find(|session| has(session, teid)));
         match session.zip(size_of(frame)).filter(|_| *port == N3) {
-            Some((session, octets)) => session.passed[1] += octets,
+            Some((session, octets)) => session.pass(1, octets, time_of(now)),
             None => return Err(format!("a packet that waited came out as {}", shown(&out[..1]))),
         }
     }

@@ -128,6 +128,9 @@ impl World {
     }
 
     pub(crate) fn down_for(&mut self) {
+        for session in self.control_planes.iter_mut().flat_map(|smf| smf.sessions.values_mut()) {
+            session.end_of_node(self.kept_until);
+        }
         self.process = None;
         self.crash = None;
         self.checkpoint = None;

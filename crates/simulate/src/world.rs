@@ -10,6 +10,7 @@ use kaido_pfcp::{Instants, Transmit};
 use kaido_store::{Durability, Recorder};
 
 use crate::checks;
+use crate::clock::time_of;
 use crate::disk::Kept;
 use crate::events::EventLog;
 use crate::faults::Sabotage;
@@ -33,7 +34,7 @@ const CHECKPOINTS: Duration = Duration::from_secs(4);
 /// Steps between two moments at which all comes to rest.
 const STEPS_TO_REST: u64 = 1200;
 /// N1 and T1 of a report, and the time that one is on its way.
-const GIVEN_UP: Duration = Duration::from_secs(14);
+pub(crate) const GIVEN_UP: Duration = Duration::from_secs(14);
 
 /// Runs a seed.
 ///
@@ -106,6 +107,10 @@ pub(crate) struct World {
     /// Done, oldest first.
     pub(crate) checkpoints: VecDeque<Checkpoint>,
     pub(crate) next: u32,
+    /// The last two steps, since 1970: what happens in one is seen in the next at the latest.
+    last_steps: [Duration; 2],
+    /// All is kept that had happened before, since 1970.
+    pub(crate) kept_until: Duration,
     /// Sessions that were established before this step.
     established: u64,
     pub(crate) faults: Random,
@@ -166,6 +171,8 @@ impl World {
             checkpoint: None,
             checkpoints: VecDeque::new(),
             next: 0,
+            last_steps: [Duration::ZERO; 2],
+            kept_until: Duration::ZERO,
             established: 0,
             faults,
             packets: random.fork(2),
@@ -222,6 +229,10 @@ impl World {
         self.time += if is_long { self.faults.span(50_000, 900_000) } else { self.faults.span(500, 40_000) };
         self.log.step(self.step, self.time);
         self.store.turn(self.time, &mut self.syncs);
+        if self.store.is_settled() {
+            self.kept_until = self.last_steps[0];
+        }
+        self.last_steps = [self.last_steps[1], time_of(self.now())];
         if self.phase == Phase::Rough {
             self.trouble()?;
         }
@@ -382,7 +393,7 @@ impl World {
         let Some(process) = &mut self.process else { return Ok(()) };
         let released = process.datapath.run(now);
         self.summary.released += released.len() as u64;
-        traffic::count_released(&mut self.control_planes, &released)
+        traffic::count_released(&mut self.control_planes, now, &released)
     }
 
     fn ends_at(&mut self, point: CrashPoint) -> Result<bool, String> {
