@@ -50,10 +50,9 @@ NOT_LOOKED_AT = {"CHANGELOG.md", "tests/words.py", "docs/glossary.md"}
 def found(name: str, text: str) -> list[str]:
     """The words of a text, each with its line and what to write."""
     return [
-        f"{name}:{number}: {match[0]!r}: write {instead}"
-        for number, line in enumerate(text.splitlines(), 1)
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: write {instead}"
         for pattern, instead in WORDS.items()
-        if (match := re.search(pattern, line))
+        for match in re.finditer(pattern, text)
     ]
 
 

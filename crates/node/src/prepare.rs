@@ -26,7 +26,7 @@ enum PrepareFault {
     #[error("{}: there are files in {}, which is not on a BPF file system", folder.field, folder.path.display())]
     #[diagnostic(help("name a folder that is empty or not there: a BPF file system is mounted in it"))]
     NotEmpty { folder: RootFolder },
-    #[error("{}: in {}, {link}", folder.field, folder.path.display())]
+    #[error("{}: on the way to {}, {link}", folder.field, folder.path.display())]
     #[diagnostic(help("name the folder itself; or give the link, and the folder in which it lies, to root"))]
     Link { folder: RootFolder, link: ForeignLink },
 }
