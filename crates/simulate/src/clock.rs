@@ -4,6 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use kaido_pfcp::Instants;
 
+/// N1 and T1 of a report, and the time that one is on its way.
+pub(crate) const GIVEN_UP: Duration = Duration::from_secs(14);
+
 /// A moment, since 1970.
 pub(crate) fn time_of(now: Instants) -> Duration {
     now.wall.duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::world::GIVEN_UP;
+use crate::clock::GIVEN_UP;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use kaido_pfcp::{Instants, Transmit};
 use kaido_store::{Durability, Recorder};
 
 use crate::checks;
-use crate::clock::time_of;
+use crate::clock::{GIVEN_UP, time_of};
 use crate::disk::Kept;
 use crate::events::EventLog;
 use crate::faults::Sabotage;
@@ -33,8 +33,6 @@ const BEGINS: Duration = Duration::from_secs(1_800_000_000);
 const CHECKPOINTS: Duration = Duration::from_secs(4);
 /// Steps between two moments at which all comes to rest.
 const STEPS_TO_REST: u64 = 1200;
-/// N1 and T1 of a report, and the time that one is on its way.
-pub(crate) const GIVEN_UP: Duration = Duration::from_secs(14);
 
 /// Runs a seed.
 ///
