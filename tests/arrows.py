@@ -11,6 +11,7 @@ declares or gives out again is no arrow.
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +23,14 @@ Graph = dict[str, set[str]]
 
 def crates() -> Graph:
     """The crates of the workspace and those that they are built of, without what only tests need."""
+    known = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]
+    ours = {
+        name: Path(it["path"]).name for name, it in known.items() if isinstance(it, dict) and "path" in it
+    }
     graph: Graph = {}
     for manifest in sorted((ROOT / "crates").glob("*/Cargo.toml")):
-        text = manifest.read_text()
-        section = re.search(r"^\[dependencies\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
-        named = re.findall(r"^kaido-([a-z0-9-]+)", section[1] if section else "", re.MULTILINE)
-        graph[manifest.parent.name] = set(named)
+        named = tomllib.loads(manifest.read_text()).get("dependencies", {})
+        graph[manifest.parent.name] = {ours[name] for name in named if name in ours}
     return graph
 
 
