@@ -10,7 +10,17 @@ import pytest
 from conftest import Attach
 from rig.net import Topology, run, wait_until
 from rig.node import Node
-from rig.pfcp import Answer, ControlPlane, choose_ue_address, create_far, create_pdr, downlink, to_access, u8
+from rig.pfcp import (
+    Answer,
+    ControlPlane,
+    choose_ue_address,
+    create_far,
+    create_pdr,
+    downlink,
+    ie,
+    to_access,
+    u8,
+)
 from rig.target import SMF
 from test_durability import sessions
 
@@ -173,42 +183,91 @@ def test_pools_grow_and_shrink_round_the_addresses_in_use(
     assert node.stop() == 0
 
 
+METRICS = '\n[metrics]\nlisten = "127.0.0.1"\n'
+
+
+def told(net: Topology, *lines: str) -> None:
+    """Wait until metrics say that."""
+    figures = ("curl", "--silent", "--fail", "http://127.0.0.1:9105/metrics")
+    wait_until(lambda: set(lines) <= set(net.upf.run(*figures).stdout.splitlines()), str(lines))
+
+
+def dropped(reason: str, packets: int) -> str:
+    """That so many packets to UEs were dropped by that reason."""
+    return f'kaido_port_drops_total{{port="n6",reason="{reason}"}} {packets}'
+
+
+def waiting(packets: int) -> str:
+    """That so many packets wait for UEs."""
+    return f"kaido_buffered_packets {packets}"
+
+
+def ping(net: Topology, count: int) -> None:
+    """Send so many packets to a UE that does not answer."""
+    command = ("ping", "-c", str(count), "-i", "0.1", "-W", "1", "10.60.0.7")
+    assert net.dn.run(*command, check=False).returncode == 1
+
+
 def test_limits_of_what_waits_change_while_it_waits(binary: Path, net: Topology, tmp_path: Path) -> None:
     """Without a session or a packet that is lost; whether paths are asked at all does not change."""
-    node = Node(binary, net.upf, tmp_path, more='\n[metrics]\nlisten = "127.0.0.1"\n').start()
-    figures = ("curl", "--silent", "--fail", "http://127.0.0.1:9105/metrics")
-
-    def waiting(packets: int, dropped: int) -> None:
-        wanted = {f"kaido_buffered_packets {packets}"}
-        if dropped:
-            wanted.add(f'kaido_port_drops_total{{port="n6",reason="buffer_full"}} {dropped}')
-        wait_until(lambda: wanted <= set(net.upf.run(*figures).stdout.splitlines()), str(wanted))
-
-    def ping(count: int) -> None:
-        command = ("ping", "-c", str(count), "-i", "0.1", "-W", "1", "10.60.0.7")
-        assert net.dn.run(*command, check=False).returncode == 1
-
+    node = Node(binary, net.upf, tmp_path, more=METRICS).start()
     with closing(ControlPlane(net.ran, SMF)) as smf:
         assert smf.set_up().cause == 1
         idle = smf.establish(downlink("10.60.0.7"), create_far(2, 4))
         assert idle.cause == 1
-        ping(5)
-        waiting(5, 0)
+        ping(net, 5)
+        told(net, waiting(5))
         write(node, ("[pfcp]\n", "[buffer]\npackets_per_session = 2\n\n[pfcp]\n"))
         assert reload(node)[0] == 0
-        ping(3)
-        waiting(5, 3)
+        ping(net, 3)
+        told(net, waiting(5), dropped("buffer_full", 3))
         write(node, ("[pfcp]\n", "[buffer]\npackets_per_session = 7\n\n[pfcp]\n"))
         assert reload(node)[0] == 0
-        ping(3)
-        waiting(7, 4)
+        ping(net, 3)
+        told(net, waiting(7), dropped("buffer_full", 4))
         write(node, ("[pfcp]\n", "[gtpu]\necho_interval_s = 0\n\n[pfcp]\n"))
         code, said = reload(node)
         assert code == 1
         assert "gtpu.echo_interval_s" in said, said
-        waiting(7, 4)
+        told(net, waiting(7), dropped("buffer_full", 4))
         assert smf.delete(idle).cause == 1
-        waiting(0, 4)
+        told(net, waiting(0), dropped("buffer_full", 4))
+    assert node.stop() == 0
+
+
+PINGS = """
+[[predefined_rule]]
+name = "pings"
+precedence = 1
+flows = ["permit out 1 from any to assigned"]
+drop = false
+"""
+
+
+def test_sessions_follow_predefined_rules(binary: Path, net: Topology, tmp_path: Path) -> None:
+    """One that is taken out of the file stays with the session that has it, and is no other's."""
+    activate = ie(106, b"pings")
+    node = Node(binary, net.upf, tmp_path, more=METRICS + PINGS).start()
+    with closing(ControlPlane(net.ran, SMF)) as smf:
+        assert smf.set_up().cause == 1
+        assert smf.establish(downlink("10.60.0.7", 2, activate), create_far(2, 4)).cause == 1
+        ping(net, 2)
+        told(net, waiting(2))
+        write(node, ("drop = false", "drop = true"))
+        code, said = reload(node)
+        assert code == 0, said
+        assert "predefined_rule" in said, said
+        ping(net, 3)
+        told(net, waiting(0), dropped("far_drop", 5))
+        write(node, (PINGS, ""))
+        assert reload(node)[0] == 0
+        assert smf.establish(downlink("10.60.0.8", 2, activate), create_far(2, 4)).cause == 80
+        ping(net, 1)
+        told(net, dropped("far_drop", 6))
+        write(node, ("[node]\n", '[node]\nue_to_ue = "drop"\n'))
+        code, said = reload(node)
+        assert code == 1
+        assert "node.ue_to_ue" in said, said
     assert node.stop() == 0
 
 

@@ -17,7 +17,7 @@ use kaido_upf::control::Upf;
 use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
-use kaido_upf::node::{EndpointScope, Instance, Node, NodeMemory, NodeSettings, PortRole};
+use kaido_upf::node::{EndpointScope, Instance, LiveSettings, Node, NodeMemory, NodeSettings, PortRole};
 use kaido_upf_xdp::offload::{FrameLosses, LeftTables, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
 use kaido_xdp::PinFolder;
@@ -241,25 +241,22 @@ impl Ports {
         }
         let lans = config.lans(&mut instances);
         let ethernet = config.ethernet(&mut instances);
-        let forwarding_policies = config.forwarding_policies(&instances);
+        let named = Arc::new(config.named(&instances));
         Ok(NodeSettings {
             endpoint_scopes: self.endpoints.iter().map(|&addr| self.scope(addr)).collect(),
             endpoints: self.endpoints.clone(),
             control: control_addresses(config).collect(),
             lans,
             ethernet,
-            forwarding_policies,
-            predefined: config.predefined(),
             instances,
             ports,
-            live: config.live(),
+            live: LiveSettings { named, ..config.live() },
             fragments: FragmentSettings {
                 enabled: config.reassembly.enabled,
                 limits: config.base.reassembly.limits(),
             },
             // Also where packets are steered by the UE: see docs/decisions/0013-affinity-is-no-ownership.md.
             workers_share_sessions: *config.base.node.workers.get_ref() > 1 || self.offload.is_some(),
-            ue_to_ue: config.node.ue_to_ue.into(),
             sessions_max: *config.node.sessions_max.get_ref(),
             // That of the store.
             recovery: None,

@@ -5,18 +5,22 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kaido_node::config::{Prefix, ReloadRule};
 use kaido_node::function::{PreparedReload, ReloadRefusal};
 use kaido_pfcp::{Endpoint, Instants, ProcedureTracing, Retransmission};
 use kaido_upf::control::{PreparedPools, Upf};
+use kaido_upf::extended::UeToUe;
 use kaido_upf::node::LiveSettings;
 
 use crate::config::UpfConfig;
 use crate::ue_pools;
 
 const NUMBERED: &str = "sessions and workers name it by the place that it had at the start";
+const RECOMPILED: &str = "for new sessions at once, for others one after the other";
+const NAMED: &str = "for new sessions at once, for others one after the other; what is taken out stays with those that have named it, until the next start";
 const TUNNELS: &str = "from the next batch of each worker on, and from the next packet in the kernel";
 
 /// Which fields of a user plane's own can change.
@@ -30,11 +34,11 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
     ReloadRule::changes("gtpu.dscp", TUNNELS),
     ReloadRule::changes("gtpu.qfi_dscp", TUNNELS),
     ReloadRule::changes("gtpu.mss_clamp", TUNNELS),
-    ReloadRule::changes("gtpu.bind_gnb", "for new sessions at once, for others one after the other"),
+    ReloadRule::changes("gtpu.bind_gnb", RECOMPILED),
     ReloadRule::restart("network_instance", NUMBERED),
     ReloadRule::restart("ethernet", NUMBERED),
-    ReloadRule::restart("forwarding_policy", NUMBERED),
-    ReloadRule::restart("predefined_rule", "sessions that use the rules have been made of them"),
+    ReloadRule::changes("forwarding_policy", NAMED),
+    ReloadRule::changes("predefined_rule", NAMED),
     ReloadRule::changes(
         "gtpu.echo_interval_s",
         "from the next Echo Request of each path on; not from 0, nor to it",
@@ -43,6 +47,10 @@ pub(crate) const RELOAD: &[ReloadRule] = &[
     ReloadRule::changes("gtpu.echo_retries", "from the next Echo Request of each path on"),
     ReloadRule::changes("gtpu.oversize", "from the next packet on"),
     ReloadRule::changes("node.inactivity_s", "for sessions that are established from then on"),
+    ReloadRule::changes(
+        "node.ue_to_ue",
+        "from the next batch of each worker on; not from \"route\", nor to it",
+    ),
     ReloadRule::changes("node.answers_per_second", "from the next second on"),
     ReloadRule::changes("buffer", "for packets that come from then on"),
     ReloadRule::changes("qos.burst_ms", "for rates that are set from then on"),
@@ -106,10 +114,16 @@ pub(super) fn prepare(upf: &Upf, config: &dyn Any) -> Result<PreparedReload, Vec
         return Err(refusal("ue_pool", why));
     }
     let pools = upf.prepare_ue_pools(pools).map_err(|in_use| refusal("ue_pool", in_use.to_string()))?;
-    let live = config.live();
+    let named = Arc::new(config.named(&upf.node().settings.instances));
+    let live = LiveSettings { named, ..config.live() };
     if live.echo.interval.is_some() != upf.node().live().echo.interval.is_some() {
         let why = "the paths to ask are known from the first session on where any are asked";
         return Err(refusal("gtpu.echo_interval_s", why.to_owned()));
+    }
+    let routes = |live: &LiveSettings| live.ue_to_ue == UeToUe::Route;
+    if routes(&live) != routes(&upf.node().live()) {
+        let why = "which networks have UEs is known from the first session on where it is not \"route\"";
+        return Err(refusal("node.ue_to_ue", why.to_owned()));
     }
     let pfcp = &config.pfcp;
     Ok(Box::new(Prepared {

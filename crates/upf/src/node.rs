@@ -4,6 +4,7 @@
 mod control_planes;
 mod live;
 mod mss;
+mod named;
 mod settings;
 
 use std::collections::VecDeque;
@@ -22,10 +23,10 @@ pub use self::control_planes::ControlPlaneMessage;
 pub(crate) use self::live::Live;
 pub use self::live::{BufferLimits, LiveSettings, TunnelSettings};
 pub use self::mss::{MssClamp, MssLimit, TUNNEL_OVERHEAD_IPV4};
-pub use self::settings::{
-    EndpointScope, ForwardingPolicy, Instance, NodeSettings, OuterSourcePort, PolicyTarget, PortRole,
-    UdpChecksums,
-};
+use self::named::CurrentNames;
+pub(crate) use self::named::Names;
+pub use self::named::{ForwardingPolicy, NamedSettings, PolicyTarget};
+pub use self::settings::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
 pub use crate::marking::DscpMarking;
 
 use crate::apps::{Applications, FlowEnds};
@@ -192,7 +193,7 @@ pub struct NodeMemory {
     pub usage: UsageCounters,
     /// Policers that others take from too.
     pub policers: Policers,
-    /// Which networks have UEs, where a datapath in the kernel asks. Not used where [`NodeSettings::ue_to_ue`] is
+    /// Which networks have UEs, where a datapath in the kernel asks. Not used where [`LiveSettings::ue_to_ue`] is
     /// [`UeToUe::Route`].
     pub ue_networks: Option<UeNetworks>,
 }
@@ -204,6 +205,7 @@ pub struct Node {
     pub settings: NodeSettings,
     /// Of the settings what may change.
     pub(crate) live: Live,
+    names: CurrentNames,
     /// Grace periods of the records.
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
@@ -325,6 +327,7 @@ impl Node {
         let node = Self {
             buffered: BufferedBytes::new(settings.live.buffer.bytes_max),
             live: Live::new(settings.live.clone()),
+            names: CurrentNames::new(Arc::clone(&settings.live.named)),
             tracer: Tracer::default(),
             fragments: Fragments::new(&settings.fragments),
             domain,
@@ -332,7 +335,7 @@ impl Node {
             lines: Arc::new(line_numbers::rules(lines.clone())),
             applications: Applications::default(),
             framed: FramedLengths::default(),
-            ue_networks: match settings.ue_to_ue {
+            ue_networks: match settings.live.ue_to_ue {
                 UeToUe::Route => None,
                 UeToUe::Forward | UeToUe::Drop => {
                     Some(Arc::new(ue_networks.map_or_else(|| UeNetworks::new(settings.sessions_max), Ok)?))
@@ -378,11 +381,18 @@ impl Node {
         self.live.get()
     }
 
-    /// Has control and workers obey other settings, each from its next turn on.
-    pub(crate) fn set_live(&self, settings: LiveSettings) {
+    /// What control planes may name, and may have named.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        self.names.get()
+    }
+
+    /// Has control and workers obey other settings, each from its next turn on; whether control planes may name other things.
+    pub(crate) fn set_live(&self, settings: LiveSettings) -> bool {
         self.buffered.set_max(settings.buffer.bytes_max);
+        let differs = self.names.set(&settings.named);
         self.live.set(settings);
         self.notify();
+        differs
     }
 
     /// Says whether sessions of before a restart are still on their way into the table.

@@ -147,7 +147,7 @@ impl OffloadNode {
             groups_max: keys_max(sessions),
             usage_cells_max: usage_cells(sessions),
             policers_max: policer_cells(sessions),
-            ue_network_words: ue_network_words(settings.ue_to_ue, sessions),
+            ue_network_words: ue_network_words(settings.live.ue_to_ue, sessions),
             ..offload_config(&settings)
         };
         Self::tables_of(settings, &config)

@@ -7,7 +7,7 @@ use kaido_node::config::Findings;
 use kaido_node::config::{Driver, PortConfig, Prefix, Spanned};
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
-use kaido_upf::node::{ForwardingPolicy, Instance, PolicyTarget};
+use kaido_upf::node::{ForwardingPolicy, Instance, NamedSettings, PolicyTarget};
 use kaido_wire::MacAddr;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -223,8 +223,16 @@ impl UpfConfig {
         Lans::new(lans.collect())
     }
 
+    /// What control planes may name.
+    pub(crate) fn named(&self, instances: &[Instance]) -> NamedSettings {
+        NamedSettings {
+            predefined: self.predefined(),
+            forwarding_policies: self.forwarding_policies(instances),
+        }
+    }
+
     /// The ways out that control planes may name.
-    pub(crate) fn forwarding_policies(&self, instances: &[Instance]) -> Vec<ForwardingPolicy> {
+    fn forwarding_policies(&self, instances: &[Instance]) -> Vec<ForwardingPolicy> {
         let policies = self.forwarding_policies.iter().map(Spanned::get_ref).filter_map(|policy| {
             let target = match (policy.next_hop, &policy.network_instance) {
                 (Some(next_hop), _) => PolicyTarget::NextHop(next_hop),

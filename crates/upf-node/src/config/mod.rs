@@ -137,6 +137,9 @@ impl UpfConfig {
             tunnels: Arc::new(self.gtpu.tunnels()),
             mss_clamp: self.gtpu.mss_clamp(),
             bind_gnb: self.gtpu.bind_gnb,
+            ue_to_ue: self.node.ue_to_ue.into(),
+            // That takes the network instances: [`UpfConfig::named`].
+            named: Arc::default(),
         }
     }
 

@@ -20,6 +20,7 @@ use super::ruleset::RuleSet;
 use super::session::{Session, SessionState};
 use super::slots::Slots;
 use super::tunnel_ends::remote_fteids;
+use super::withdrawn::refuse_withdrawn;
 use super::{Upf, millis, packed};
 use crate::ids::SessionIndex;
 use crate::key::SessionKey;
@@ -42,6 +43,7 @@ impl Upf {
         leases: Vec<Lease>,
         now: SystemTime,
     ) -> Result<Seid, Rejection> {
+        refuse_withdrawn(&self.node, None, &rules)?;
         rules.at(now);
         packed::check(&rules, now)?;
         let index = self.new_index()?;
@@ -108,6 +110,7 @@ impl Upf {
         let index = session.index;
         let mut rules = session.state.rules.clone();
         let ended = rules.modify(&request)?;
+        refuse_withdrawn(&self.node, Some(&session.state.rules), &rules)?;
         rules.at(now);
         packed::check(&rules, now)?;
         let monitors = self.monitors_of(index, &rules)?;

@@ -228,17 +228,14 @@ fn bridging(
     }
     let policy = forwarding.steering.as_deref().and_then(|steering| steering.policy.as_ref());
     let instance = match policy {
-        Some(name) => {
-            let known = node.settings.forwarding_policies.iter().find(|policy| *policy.name == **name);
-            match known.map(|policy| policy.target) {
-                Some(PolicyTarget::Instance(instance)) => instance,
-                Some(PolicyTarget::NextHop(_)) | None => {
-                    let detail = "the forwarding policy leads to no network instance";
-                    let cause = Cause::InvalidForwardingPolicy;
-                    return Err(refuse(RuleId::Far(far.id), cause, ie::FORWARDING_POLICY, detail));
-                }
+        Some(name) => match node.names().policy(name) {
+            Some(PolicyTarget::Instance(instance)) => instance,
+            Some(PolicyTarget::NextHop(_)) | None => {
+                let detail = "the forwarding policy leads to no network instance";
+                let cause = Cause::InvalidForwardingPolicy;
+                return Err(refuse(RuleId::Far(far.id), cause, ie::FORWARDING_POLICY, detail));
             }
-        }
+        },
         None => exit_instance(rules, node, forwarding)?,
     };
     let virtual_network = forwarding.destination_interface == Interface::VnInternal;

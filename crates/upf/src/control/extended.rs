@@ -132,6 +132,17 @@ fn steering(far: &Far) -> Option<&Steering> {
     far.forwarding.as_ref()?.steering.as_deref()
 }
 
+/// The forwarding policy that a rule names.
+pub(super) fn policy(far: &Far) -> Option<&str> {
+    steering(far)?.policy.as_deref()
+}
+
+/// A forwarding policy that nothing is named by.
+pub(super) fn unknown_policy(far: &Far, name: &str) -> Rejection {
+    let detail = format!("forwarding policy `{name}` is not configured");
+    refuse(far, Cause::InvalidForwardingPolicy, ie::FORWARDING_POLICY, &detail)
+}
+
 /// How packets of a rule leave that go into no tunnel, where its action does not say so.
 fn egress(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Egress>, Rejection> {
     let is_more = |egress: &Egress| egress.header.is_some() || matches!(egress.exit, Exit::Via(_));
@@ -152,15 +163,7 @@ pub(super) fn lan(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<
 /// How packets of a rule leave that go into no tunnel; `None` where they do not.
 fn leaving(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<Egress>, Rejection> {
     let Some(forwarding) = &far.forwarding else { return Ok(None) };
-    let steering = forwarding.steering.as_deref();
-    let policy = steering.and_then(|steering| steering.policy.as_ref());
-    let target = policy.map(|name| {
-        let known = node.settings.forwarding_policies.iter().find(|policy| *policy.name == **name);
-        known.map(|policy| policy.target).ok_or_else(|| {
-            let detail = format!("forwarding policy `{name}` is not configured");
-            refuse(far, Cause::InvalidForwardingPolicy, ie::FORWARDING_POLICY, &detail)
-        })
-    });
+    let target = policy(far).map(|name| node.names().policy(name).ok_or_else(|| unknown_policy(far, name)));
     let target = target.transpose()?;
     let leaves = matches!(forwarding.destination_interface, Interface::Core | Interface::N6Lan);
     if !leaves || forwarding.outer_header_creation.is_some() || !far.apply_action.forward {
@@ -173,7 +176,7 @@ fn leaving(rules: &RuleSet, node: &Node, pdr: &Pdr, far: &Far) -> Result<Option<
         None if node.settings.lans.is_empty() => Exit::Routes,
         None => lan_of(exit_instance(rules, node, pdr, forwarding)?),
     };
-    let header = steering.and_then(|steering| steering.header);
+    let header = steering(far).and_then(|steering| steering.header);
     let header = header.map(|header| {
         let own = own_address(node, exit, header.peer).ok_or_else(|| {
             let detail = "the node has no address of the header's family there";

@@ -52,6 +52,7 @@ mod tunnel_ends;
 mod volume;
 mod watches;
 mod wheel;
+mod withdrawn;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -74,6 +75,7 @@ use self::packed::PackedSessions;
 pub use self::paths::PathSummary;
 use self::pool::{Lease, UePools};
 pub use self::pool::{LeasesInUse, PreparedPools, UePool};
+use self::recompile::{Recompiled, Recompiling};
 use self::remote_fteids::RemoteFTeids;
 use self::resting::SessionFront;
 pub use self::restore::{
@@ -146,7 +148,7 @@ pub struct Upf {
     /// Ethernet sessions whose addresses control itself has changed.
     asked_for: Vec<SessionIndex>,
     /// The place of the next session to be compiled anew, while any are.
-    recompiled_next: Option<usize>,
+    recompiling: Option<Recompiling>,
     /// When the Ethernet addresses on the N6 side were last looked at.
     network_swept: Instant,
 }
@@ -185,7 +187,7 @@ impl Upf {
             traces: Vec::new(),
             memory_is_short: false,
             asked_for: Vec::new(),
-            recompiled_next: None,
+            recompiling: None,
             network_swept: Instant::now(),
         })
     }
@@ -245,9 +247,11 @@ impl Upf {
             kernel.set_live(&settings);
         }
         let is_bound_anew = settings.bind_gnb != self.node.live().bind_gnb;
-        self.node.set_live(settings);
+        let is_named_anew = self.node.set_live(settings);
         if is_bound_anew {
-            self.recompile_all();
+            self.recompile(Recompiled::All);
+        } else if is_named_anew {
+            self.recompile(Recompiled::Naming);
         }
     }
 

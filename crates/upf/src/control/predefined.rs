@@ -22,14 +22,14 @@ pub(super) fn expand(
     if !own.detection.sdf.is_empty() || own.detection.app.is_some() {
         return Err(reject(pdr, "has filters of its own beside predefined rules"));
     }
+    let names = node.names();
     let mut active: Vec<&PredefinedRule> = Vec::new();
     for name in &pdr.predefined {
-        let named = node.settings.predefined.iter().filter(|rule| rule.is_named(name));
-        let before = active.len();
-        active.extend(named);
-        if active.len() == before {
+        let named = names.rules(name);
+        if named.is_empty() {
             return Err(unknown(pdr, name));
         }
+        active.extend(named);
     }
     active.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
     active.dedup_by(|a, b| a.name == b.name);
@@ -50,11 +50,16 @@ pub(super) fn expand(
 
 /// Whether a PDR's predefined rules ask for an application.
 pub(super) fn asks_for_application(node: &Node, pdr: &Pdr) -> bool {
-    let rules = || node.settings.predefined.iter().filter(|rule| rule.application.is_some());
-    pdr.predefined.iter().any(|name| rules().any(|rule| rule.is_named(name)))
+    if pdr.predefined.is_empty() {
+        return false;
+    }
+    let names = node.names();
+    let of_application = |name| names.rules(name).iter().any(|rule| rule.application.is_some());
+    pdr.predefined.iter().any(of_application)
 }
 
-fn unknown(pdr: &Pdr, name: &PredefinedName) -> Rejection {
+/// A name that nothing has.
+pub(super) fn unknown(pdr: &Pdr, name: &PredefinedName) -> Rejection {
     let detail = format!("PDR {}: no predefined rule or base is named `{name}`", pdr.id);
     Rejection::new(Cause::UnknownPredefinedRule, detail)
         .ie(ACTIVATE_PREDEFINED_RULES)

@@ -4,7 +4,10 @@
 
 use std::time::SystemTime;
 
+use kaido_n4::Rejection;
+
 use super::Upf;
+use super::withdrawn::names_anything;
 use crate::ids::SessionIndex;
 
 /// Sessions that are compiled in a turn, at most.
@@ -12,34 +15,78 @@ const SESSIONS_PER_TURN: usize = 64;
 /// Places of sessions, taken or free, that are looked at in a turn, at most.
 const PLACES_PER_TURN: usize = 4096;
 
+/// Which sessions are compiled anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recompiled {
+    /// Those that name rules or policies of the configuration.
+    Naming,
+    /// All.
+    All,
+}
+
+/// Sessions that are compiled anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recompiling {
+    which: Recompiled,
+    /// The place of the next.
+    next: usize,
+    /// Those that cannot be, and go on as before.
+    refused: u64,
+}
+
 impl Upf {
-    /// Has all sessions compiled anew, from the next turn on.
-    pub(super) fn recompile_all(&mut self) {
-        self.recompiled_next = Some(0);
+    /// Has sessions compiled anew, from the next turn on.
+    pub(super) fn recompile(&mut self, which: Recompiled) {
+        let is_all = self.recompiling.is_some_and(|before| before.which == Recompiled::All);
+        let which = if is_all { Recompiled::All } else { which };
+        self.recompiling = Some(Recompiling { which, next: 0, refused: 0 });
     }
 
     /// Whether sessions are left that are to be compiled anew.
     pub fn is_recompiling(&self) -> bool {
-        self.recompiled_next.is_some()
+        self.recompiling.is_some()
     }
 
     /// Compiles some sessions anew.
     pub(super) fn turn_recompiling(&mut self, now: SystemTime) {
-        let Some(first) = self.recompiled_next else { return };
+        let Some(Recompiling { which, next: first, mut refused }) = self.recompiling else { return };
         let end = self.sessions.places().min(first + PLACES_PER_TURN);
         let (mut next, mut compiled) = (first, 0);
         while next < end && compiled < SESSIONS_PER_TURN {
             let index = SessionIndex(u32::try_from(next).unwrap_or(u32::MAX));
             next += 1;
-            match self.compile_anew(index, now) {
+            match self.recompile_one(which, index, now) {
                 Ok(is_there) => compiled += usize::from(is_there),
                 Err(why) => {
-                    let seid = self.sessions.seid(index).unwrap_or_default();
-                    tracing::warn!(%seid, %why, "a session goes on by the settings of before");
                     compiled += 1;
+                    refused += 1;
+                    if refused == 1 {
+                        let seid = self.sessions.seid(index).unwrap_or_default();
+                        tracing::warn!(%seid, %why, "a session goes on by the settings of before");
+                    }
                 }
             }
         }
-        self.recompiled_next = (next < self.sessions.places()).then_some(next);
+        let is_over = next >= self.sessions.places();
+        if is_over && refused > 1 {
+            tracing::warn!(sessions = refused, "sessions go on by the settings of before");
+        }
+        self.recompiling = (!is_over).then_some(Recompiling { which, next, refused });
+    }
+
+    fn recompile_one(
+        &mut self,
+        which: Recompiled,
+        index: SessionIndex,
+        now: SystemTime,
+    ) -> Result<bool, Rejection> {
+        if which == Recompiled::Naming {
+            self.finish_for(index, now);
+            let Some(session) = self.sessions.get(index) else { return Ok(false) };
+            if !names_anything(&session.state.rules) {
+                return Ok(true);
+            }
+        }
+        self.compile_anew(index, now)
     }
 }

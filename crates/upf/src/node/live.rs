@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::mss::MssLimit;
+use super::named::NamedSettings;
 use super::settings::{OuterSourcePort, UdpChecksums};
 use crate::echo::EchoSettings;
+use crate::extended::UeToUe;
 use crate::fragment::Oversize;
 use crate::marking::DscpMarking;
 use crate::qos::WINDOW_DEFAULT;
@@ -72,6 +74,10 @@ pub struct LiveSettings {
     pub mss_clamp: Option<MssLimit>,
     /// Uplink G-PDUs of a session are taken only from the gNBs into whose tunnels its downlink goes. Records say which these are.
     pub bind_gnb: bool,
+    /// What becomes of packets from UE to UE. Whether they go by the routes does not change.
+    pub ue_to_ue: UeToUe,
+    /// What control planes may name.
+    pub named: Arc<NamedSettings>,
 }
 
 impl Default for LiveSettings {
@@ -86,6 +92,8 @@ impl Default for LiveSettings {
             tunnels: Arc::default(),
             mss_clamp: None,
             bind_gnb: false,
+            ue_to_ue: UeToUe::default(),
+            named: Arc::default(),
         }
     }
 }

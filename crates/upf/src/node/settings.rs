@@ -7,12 +7,11 @@ use kaido_engine::PortId;
 
 use super::live::LiveSettings;
 use crate::ethernet::EthernetSettings;
-use crate::extended::UeToUe;
 use crate::fragment::FragmentSettings;
 use crate::ids::{EndpointId, InstanceId};
 use crate::lan::Lans;
 use crate::prefix::is_within;
-use kaido_n4::{Interface, NetworkInstance, PredefinedRule};
+use kaido_n4::{Interface, NetworkInstance};
 
 /// A network instance: a UE address space behind one or more ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,24 +87,6 @@ impl UdpChecksums {
     }
 }
 
-/// A way out that control planes name (Forwarding Policy Identifier, TS 29.244 8.2.23).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForwardingPolicy {
-    /// Its name.
-    pub name: String,
-    /// Where packets go.
-    pub target: PolicyTarget,
-}
-
-/// Where a forwarding policy leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyTarget {
-    /// By the way to that address.
-    NextHop(IpAddr),
-    /// Out of that network instance.
-    Instance(InstanceId),
-}
-
 /// How the node is set up. But for what is `live`, it does not change while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
@@ -119,18 +100,12 @@ pub struct NodeSettings {
     pub instances: Vec<Instance>,
     /// Ports, in the order of their numbers.
     pub ports: Vec<PortRole>,
-    /// Rules that control planes switch on by name.
-    pub predefined: Vec<PredefinedRule>,
     /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
     pub workers_share_sessions: bool,
-    /// What becomes of packets from UE to UE.
-    pub ue_to_ue: UeToUe,
     /// Network instances behind VLANs.
     pub lans: Lans,
     /// Ethernet sessions.
     pub ethernet: EthernetSettings,
-    /// What control planes may name by Forwarding Policy.
-    pub forwarding_policies: Vec<ForwardingPolicy>,
     /// Most sessions.
     pub sessions_max: u32,
     /// The Recovery Time Stamp that peers know the node by; `None` for that of now.
@@ -149,12 +124,9 @@ impl Default for NodeSettings {
             control: Vec::new(),
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
-            predefined: Vec::new(),
             workers_share_sessions: true,
-            ue_to_ue: UeToUe::default(),
             lans: Lans::default(),
             ethernet: EthernetSettings::default(),
-            forwarding_policies: Vec::new(),
             sessions_max: 65_536,
             recovery: None,
             live: LiveSettings::default(),

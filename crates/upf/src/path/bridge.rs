@@ -107,7 +107,7 @@ impl Worker {
             out.drop(from, frame, UpfDrop::PROXY_ANSWERED);
             return self.frame_to_session(guard, passage, session, answer, out);
         }
-        let kept_apart = node.settings.ue_to_ue == UeToUe::Drop && !virtual_network;
+        let kept_apart = self.settings.live.ue_to_ue == UeToUe::Drop && !virtual_network;
         let owner = node.ethernet.fdb.owner(guard, &passage.destination(seen));
         let reason = match owner {
             Some(Owner::Session(other)) if other == session => Some(UpfDrop::ETHERNET_FILTERED),

@@ -51,7 +51,7 @@ impl Worker {
         let own = node.table.get(guard, &key).map(|other| (key, other));
         let found = own.or_else(|| node.framed.find(node.table.stages(guard), instance, packet.dst));
         match found.filter(|(_, other)| is_another(other, rule.record)) {
-            Some(_) if node.settings.ue_to_ue == UeToUe::Drop => {
+            Some(_) if self.settings.live.ue_to_ue == UeToUe::Drop => {
                 self.drop_counted(context, rule, UpfDrop::UE_TO_UE, frame, out)
             }
             Some(other) => self.switch_to(context, rule, other, frame, out),

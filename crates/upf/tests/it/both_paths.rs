@@ -13,7 +13,7 @@ use kaido_n4::{
 use kaido_upf::extended::UeToUe;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::{Lan, Lans, VlanTags};
-use kaido_upf::node::{Instance, NodeSettings, OuterSourcePort};
+use kaido_upf::node::{Instance, LiveSettings, OuterSourcePort};
 use kaido_wire::{EtherType, GtpuRepr, IpProtocol, Ipv4Repr, Ipv6Repr, PduSession, UdpRepr, gtpu};
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn rig(slow: bool) -> Rig {
 
 /// As [`rig`], of a node that does so with packets from UE to UE.
 fn rig_with(slow: bool, ue_to_ue: UeToUe) -> Rig {
-    let mut settings = NodeSettings { ue_to_ue, ..fixture::settings() };
+    let mut settings = fixture::with_live(|live| LiveSettings { ue_to_ue, ..live });
     settings.live.tunnels = fixture::tunnels(|tunnels| tunnels.source_port = OuterSourcePort::Entropy);
     settings.instances.extend(TENANTS.map(|(n, _)| Instance { name: Some(format!("tenant-{n}")) }));
     settings.lans = Lans::new((1..).zip(TENANTS).map(|(instance, (_, tags))| lan(instance, tags)).collect());

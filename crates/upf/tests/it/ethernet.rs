@@ -14,7 +14,6 @@ use kaido_upf::UpfDrop;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::ethernet::{EthernetSettings, UnknownUnicast};
 use kaido_upf::extended::UeToUe;
-use kaido_upf::node::NodeSettings;
 
 /// Conformance: TS 23.501 5.6.10.2 | Frames leave a session for its LAN as they are, and find it by the address that it used
 /// Conformance: TS 29.244 5.13.2 | Ethernet PDU sessions (PDN type 5) behind one VLAN tag, two, or none
@@ -88,7 +87,8 @@ fn sessions_of_an_instance_reach_each_other_without_leaving_the_node() {
     up(&mut rig, 2, &plain(HOST, station(2, 1)));
     let across = plain(station(2, 1), station(1, 1));
     assert_eq!(up(&mut rig, 1, &across), [Seen::Session(2, across.clone())]);
-    let (kept, _) = (NodeSettings { ue_to_ue: UeToUe::Drop, ..bridged() }, ());
+    let mut kept = bridged();
+    kept.live.ue_to_ue = UeToUe::Drop;
     let (mut rig, _) = rig_with(kept, &[session(1, "lan"), session(2, "lan")]);
     up(&mut rig, 2, &plain(HOST, station(2, 1)));
     assert_eq!(up(&mut rig, 1, &across), []);

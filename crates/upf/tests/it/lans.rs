@@ -155,7 +155,9 @@ fn errors_go_back_into_the_tenants_lan() {
 
 #[test]
 fn ues_of_one_tenant_may_reach_each_other_and_no_other_tenants() {
-    let mut rig = Rig::with(NodeSettings { ue_to_ue: UeToUe::Forward, ..tenants(true) });
+    let mut settings = tenants(true);
+    settings.live.ue_to_ue = UeToUe::Forward;
+    let mut rig = Rig::with(settings);
     rig.upf.establish(&session(5, true), now()).unwrap();
     rig.upf.establish(&session(6, true), now()).unwrap();
     let mut second = session(5, true);

@@ -1,13 +1,15 @@
 //! Predefined rules, switched on and off by name, end to end.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use crate::fixture::packets::{downlink, udp_between, uplink};
-use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings};
+use crate::fixture::{self, N3, N6, Rig, SessionPlan, now};
 use kaido_n4::{
     ApplicationId, Cause, Establishment, Modification, Pdr, PdrId, PredefinedName, PredefinedRule, RuleId,
     SdfFilter, Seid, SessionService, UpdatePdr,
 };
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::{LiveSettings, NamedSettings};
 
 fn name(text: &str) -> PredefinedName {
     PredefinedName(text.into())
@@ -24,6 +26,11 @@ fn rule(own: &str, precedence: u32, flow: &str, drop: bool) -> PredefinedRule {
     }
 }
 
+/// Settings in which these rules have names.
+fn naming(predefined: Vec<PredefinedRule>) -> Arc<NamedSettings> {
+    Arc::new(NamedSettings { predefined, ..NamedSettings::default() })
+}
+
 fn rig() -> Rig {
     let video = PredefinedRule {
         name: name("video"),
@@ -38,7 +45,7 @@ fn rig() -> Rig {
         rule("no-mail", 10, "permit out 17 from any 25 to assigned", true),
         video,
     ];
-    Rig::with(NodeSettings { predefined, ..settings() })
+    Rig::with(fixture::with_live(|live| LiveSettings { named: naming(predefined), ..live }))
 }
 
 /// The usual session, whose PDRs stand for predefined rules.
@@ -120,4 +127,46 @@ fn what_is_not_configured_is_refused() {
     let seid = rig.upf.establish(&session(&["dns"]), now()).unwrap().seid;
     assert_eq!(update(&mut rig, seid, &["nothing"], &[]), Err(Cause::UnknownPredefinedRule));
     assert_eq!(passes(&mut rig, 53), (true, true), "nothing of it was applied");
+}
+
+/// Has control planes name these rules from now on, and lets all sessions follow.
+fn name_anew(rig: &mut Rig, predefined: Vec<PredefinedRule>) {
+    rig.upf.set_live(LiveSettings { named: naming(predefined), ..rig.upf.node().live() });
+    while rig.upf.is_recompiling() {
+        rig.upf.poll_events(now(), 100);
+    }
+}
+
+#[test]
+fn sessions_follow_rules_that_change() {
+    let mut rig = rig();
+    let seid = rig.upf.establish(&session(&["base"]), now()).unwrap().seid;
+    let ports = [53, 25, 80];
+    assert_eq!(ports.map(|port| passes(&mut rig, port).1), [true, false, false]);
+    let dns = rule("dns", 20, "permit out 17 from any 53 to assigned", true);
+    let web = rule("web", 30, "permit out 17 from any 80 to assigned", false);
+    name_anew(&mut rig, vec![dns, web]);
+    assert_eq!(ports.map(|port| passes(&mut rig, port).1), [false, false, true], "the base has other rules");
+    assert_eq!(update(&mut rig, seid, &["web"], &["base"]), Ok(()));
+    assert_eq!(ports.map(|port| passes(&mut rig, port).1), [false, false, true]);
+}
+
+#[test]
+fn what_is_withdrawn_stays_with_those_that_have_named_it() {
+    let mut rig = rig();
+    let seid = rig.upf.establish(&session(&["dns"]), now()).unwrap().seid;
+    name_anew(&mut rig, vec![rule("web", 30, "permit out 17 from any 80 to assigned", false)]);
+    assert_eq!(passes(&mut rig, 53), (true, true));
+    let mut other = session(&["dns"]);
+    other.pdrs.truncate(1);
+    assert_eq!(rig.upf.establish(&other, now()).unwrap_err().cause, Cause::UnknownPredefinedRule);
+    assert_eq!(update(&mut rig, seid, &["base"], &[]), Ok(()), "its rule is compiled still");
+    assert_eq!([53, 80].map(|port| passes(&mut rig, port).1), [true, true]);
+    assert_eq!(update(&mut rig, seid, &[], &["dns"]), Ok(()));
+    assert_eq!([53, 80].map(|port| passes(&mut rig, port).1), [false, true]);
+    assert_eq!(update(&mut rig, seid, &["dns"], &[]), Err(Cause::UnknownPredefinedRule), "not anew");
+    // A rule that is there again is as any other.
+    name_anew(&mut rig, vec![rule("dns", 30, "permit out 17 from any 53 to assigned", false)]);
+    assert_eq!(update(&mut rig, seid, &["dns"], &[]), Ok(()));
+    assert_eq!(passes(&mut rig, 53), (true, true));
 }

@@ -13,7 +13,7 @@ use kaido_n4::{
 use kaido_upf::UpfDrop;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::extended::UeToUe;
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::LiveSettings;
 use kaido_upf::record::SlowPathCause;
 use kaido_upf::slow_path::SlowPathReason;
 use kaido_wire::{IpProtocol, PduSession};
@@ -105,7 +105,7 @@ fn each_packet_counts_by_what_keeps_it_from_the_fast_path() {
 
 #[test]
 fn only_packets_to_networks_of_ues_are_slow_where_ues_are_kept_apart() {
-    let settings = NodeSettings { ue_to_ue: UeToUe::Drop, ..fixture::settings() };
+    let settings = fixture::with_live(|live| LiveSettings { ue_to_ue: UeToUe::Drop, ..live });
     let mut filtered = plain();
     let mut voice = filtered.pdrs[0].clone();
     (voice.id, voice.precedence) = (PdrId(3), 1);

@@ -1,7 +1,9 @@
 //! What few FARs ask for: headers without GTP-U, forwarding policies, copies, redirection.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Small numbers.
 
-use crate::fixture::{DN_MAC, N3, N6, Rig, SessionPlan, ip, now, settings, v4};
+use std::sync::Arc;
+
+use crate::fixture::{self, DN_MAC, N3, N6, Rig, SessionPlan, ip, now, v4};
 use crate::frames::{downlink, g_pdu, ipv4, read_tunnel, udp4};
 use kaido_engine::{NeighbourRequest, PortId};
 use kaido_n4::{
@@ -10,7 +12,7 @@ use kaido_n4::{
     VolumeThreshold,
 };
 use kaido_upf::UpfDrop;
-use kaido_upf::node::{ForwardingPolicy, NodeSettings, PolicyTarget};
+use kaido_upf::node::{ForwardingPolicy, LiveSettings, NamedSettings, PolicyTarget};
 use kaido_wire::{IpProtocol, TcpFlags, TcpRepr, TcpView};
 
 fn steered(steering: Steering) -> Establishment {
@@ -57,7 +59,8 @@ fn packets_leave_behind_plain_headers() {
 fn a_forwarding_policy_leads_another_way() {
     let policy =
         ForwardingPolicy { name: "scrubber".into(), target: PolicyTarget::NextHop(ip("10.100.6.9")) };
-    let mut rig = Rig::with(NodeSettings { forwarding_policies: vec![policy], ..settings() });
+    let named = Arc::new(NamedSettings { forwarding_policies: vec![policy], ..NamedSettings::default() });
+    let mut rig = Rig::with(fixture::with_live(|live| LiveSettings { named, ..live }));
     rig.routes.set_neighbour(NeighbourRequest { port: N6, address: ip("10.100.6.9") }, Some([9; 6]));
     let by = |name: &str| steered(Steering { policy: Some(name.into()), ..Steering::default() });
     let refused = rig.upf.establish(&by("gold"), now()).unwrap_err();

@@ -2,7 +2,7 @@
 //! branching point, the control plane, other UEs of the same node.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // Lengths of small test packets.
 
-use crate::fixture::{N3, N6, Rig, SessionPlan, now, settings, v4};
+use crate::fixture::{self, N3, N6, Rig, SessionPlan, now, v4};
 use crate::frames::{Tunnelled, downlink, g_pdu, read_tunnel, udp4, udp6};
 use kaido_engine::{DropReason, PortId};
 use kaido_n4::{
@@ -11,6 +11,7 @@ use kaido_n4::{
 };
 use kaido_upf::UpfDrop;
 use kaido_upf::extended::UeToUe;
+use kaido_upf::node::LiveSettings;
 use kaido_wire::PduSession;
 
 fn tunnel_to(teid: u32) -> Option<OuterHeaderCreation> {
@@ -171,7 +172,7 @@ fn router_solicitations_and_dhcp_reach_the_control_plane_as_they_are() {
 }
 
 fn two_ues(how: UeToUe) -> Rig {
-    let mut rig = Rig::with(kaido_upf::node::NodeSettings { ue_to_ue: how, ..settings() });
+    let mut rig = Rig::with(fixture::with_live(|live| LiveSettings { ue_to_ue: how, ..live }));
     for n in [7, 8] {
         rig.upf.establish(&SessionPlan::ipv4(n).establishment(), now()).unwrap();
     }

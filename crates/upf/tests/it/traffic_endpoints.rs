@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::fixture::packets::{downlink, udp_between, uplink};
-use crate::fixture::{N3, N6, Rig, SessionPlan, ip, now, settings, v4};
+use crate::fixture::{self, N3, N6, Rig, SessionPlan, ip, now, v4};
 use kaido_n4::{
     Cause, ChooseOr, Establishment, FTeid, FramedRoute, LocalFTeid, Modification, Pdi, PdrId, RuleId,
     SessionService, Teid, TrafficEndpoint, TrafficEndpointId, UeIpAddress, UeIpRole, UpdateTrafficEndpoint,
 };
 use kaido_upf::UpfDrop;
 use kaido_upf::extended::UeToUe;
-use kaido_upf::node::NodeSettings;
+use kaido_upf::node::LiveSettings;
 
 const ACCESS: TrafficEndpointId = TrafficEndpointId(1);
 const CORE: TrafficEndpointId = TrafficEndpointId(2);
@@ -147,7 +147,7 @@ fn a_network_behind_the_ue_is_reached_through_it() {
 #[test]
 fn networks_behind_ues_are_kept_apart_as_ues_are() {
     for (how, to) in [(UeToUe::Route, Some(N6)), (UeToUe::Forward, Some(N3)), (UeToUe::Drop, None)] {
-        let mut rig = Rig::with(NodeSettings { ue_to_ue: how, ..settings() });
+        let mut rig = Rig::with(fixture::with_live(|live| LiveSettings { ue_to_ue: how, ..live }));
         rig.upf.establish(&routed(&[("192.168.0.0", 22)]), now()).unwrap();
         rig.upf.establish(&SessionPlan::ipv4(8).establishment(), now()).unwrap();
         let sent = |rig: &mut Rig, host| {
