@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from rig.ndn import FAR, Hosts, Router, digest, fetch, serve
+from rig.net import run
 from test_reload import reload
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool")
@@ -79,3 +83,37 @@ def test_faces_routes_and_strategies_follow_the_file(
     assert fetched() == "nack 150"
     assert near.stop() == 0
     assert far.stop() == 0
+
+
+def test_who_may_command_follows_the_file(binary: Path, hosts: Hosts, tmp_path: Path) -> None:
+    """Which modules without a key, and which keys: their files are read again each time."""
+    steps = json.loads((ROOT / "vectors/ndn/commands.json").read_text())["steps"]
+    certificate = next(bytes.fromhex(step["certificate"]) for step in steps if "certificate" in step)
+    key = tmp_path / "operator.cert"
+    key.write_bytes(b64encode(certificate))
+    router = Router(binary, hosts.near, tmp_path, name="near")
+    router.start()
+
+    def change(more: str) -> tuple[int, str]:
+        (tmp_path / "kaido.toml").write_text(
+            router.config.replace("[ndn.management]\n", f"[ndn.management]\n{more}")
+        )
+        return reload(router)
+
+    def obeyed() -> bool:
+        command = (str(binary), "ndn", "--router", router.transport("unix"), "cs", "erase", "/x")
+        return run(*command, check=False).returncode == 0
+
+    assert obeyed()
+    assert change('local = ["rib"]\n')[0] == 0
+    assert not obeyed()
+    of_key = f'local = ["cs"]\nkey = [{{ certificate = "{key}" }}]\n'
+    code, said = change(of_key)
+    assert code == 0, said
+    assert obeyed()
+    key.write_text("no certificate")
+    code, said = reload(router)
+    assert code == 1
+    assert "ndn.management.key" in said, said
+    assert obeyed()
+    assert router.stop() == 0

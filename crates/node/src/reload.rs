@@ -127,9 +127,10 @@ impl<'f> Reloader<'f> {
         let differing = differences(&self.text, &text).map_err(|error| error.to_string())?;
         let patterns: Vec<_> = differing.iter().map(|difference| difference.pattern.clone()).collect();
         let mut fields: Vec<_> = differing.into_iter().map(|differs| shown(differs, &schemas)).collect();
-        if fields.is_empty() || fields.iter().any(|field| field.refused.is_some()) {
-            return Ok(Reloaded { taken: !is_question && fields.is_empty(), fields });
+        if fields.iter().any(|field| field.refused.is_some()) {
+            return Ok(Reloaded { taken: false, fields });
         }
+        // Also where nothing differs: files that it names may.
         let config = Arc::new(config);
         let ready = prepare(&config, peers, is_question)?;
         for refusal in &ready.refusals {

@@ -113,16 +113,24 @@ pub enum Refusal {
     Early(Duration),
 }
 
+/// Who may command what.
+#[derive(Debug, Default)]
+pub struct Trust {
+    /// The keys.
+    pub grants: Vec<Grant>,
+    /// The modules that applications of this host command with a digest alone.
+    pub local: Vec<Module>,
+    /// Those that whoever comes over TCP from this host does: it has no users and groups, so that this is for hosts whose every user
+    /// may command.
+    pub loopback: Vec<Module>,
+}
+
 /// What is trusted.
 #[derive(Debug)]
 pub struct Authority {
-    grants: Vec<(Grant, Option<u64>)>,
-    /// The modules that applications of this host command with a digest alone.
-    local: Vec<Module>,
-    /// Those that whoever comes over TCP from this host does.
-    loopback: Vec<Module>,
-    /// Commands of keys are newer than this.
-    floor_ms: u64,
+    trust: Trust,
+    /// Commands of each of the keys are newer than this, in milliseconds.
+    floors: Vec<u64>,
 }
 
 /// The signature of a command and what it covers.
@@ -134,17 +142,22 @@ struct CommandSignature<'p> {
 }
 
 impl Authority {
-    /// An authority that obeys these keys from `start` on, and applications of this host for the modules `local`.
-    pub fn new(grants: Vec<Grant>, local: Vec<Module>, start: SystemTime) -> Self {
-        let grants = grants.into_iter().map(|grant| (grant, None)).collect();
-        Self { grants, local, loopback: Vec::new(), floor_ms: milliseconds(start + AHEAD) }
+    /// An authority that obeys from `start` on.
+    pub fn new(trust: Trust, start: SystemTime) -> Self {
+        let floors = vec![milliseconds(start + AHEAD); trust.grants.len()];
+        Self { trust, floors }
     }
 
-    /// The authority that obeys for these modules whoever comes over TCP from this host, too: it has no users and groups, so
-    /// that this is for hosts whose every user may command.
-    #[must_use]
-    pub fn with_loopback(self, loopback: Vec<Module>) -> Self {
-        Self { loopback, ..self }
+    /// Obeys others from now on. A key that was trusted before goes on behind its last command; another may have been trusted at some
+    /// time, and begins anew.
+    pub fn trust(&mut self, trust: Trust, now: SystemTime) {
+        let known = |grant: &Grant| {
+            let before = self.trust.grants.iter().zip(&self.floors);
+            before.into_iter().find(|(before, _)| before.key.is(&grant.key)).map(|(_, &floor)| floor)
+        };
+        let anew = milliseconds(now + AHEAD);
+        let floors = trust.grants.iter().map(|grant| known(grant).unwrap_or(anew)).collect();
+        (self.trust, self.floors) = (trust, floors);
     }
 
     /// Whether a command is obeyed: an Interest that lies in `packet`, for a module.
@@ -165,8 +178,8 @@ impl Authority {
         let signed = signed(interest).ok_or(Refusal::Unsigned)?;
         if signed.info.kind == SignatureType::DIGEST_SHA256 {
             let may = match origin {
-                Origin::Socket => self.local.contains(&module),
-                Origin::Loopback => self.loopback.contains(&module),
+                Origin::Socket => self.trust.local.contains(&module),
+                Origin::Loopback => self.trust.loopback.contains(&module),
                 Origin::Elsewhere => false,
             };
             return match sha256([&signed.octets[..]])[..] == *signed.value {
@@ -178,20 +191,18 @@ impl Authority {
         }
         let named = |grant: &Grant| signed.info.key_name.is_some_and(|name| grant.key.is_named_by(name));
         let verifies = |grant: &Grant| grant.key.verifies(signed.info.kind, &signed.octets, signed.value);
-        let (grant, last_ms) = self
-            .grants
-            .iter_mut()
-            .find(|(grant, _)| named(grant) && verifies(grant))
-            .ok_or(Refusal::Signature)?;
+        let mut grants = self.trust.grants.iter().zip(&mut self.floors);
+        let (grant, floor_ms) =
+            grants.find(|(grant, _)| named(grant) && verifies(grant)).ok_or(Refusal::Signature)?;
         if !grant.modules.contains(&module) {
             return Err(Refusal::Privilege);
         }
         let time_ms = signed.time_ms.ok_or(Refusal::Timeless)?;
         is_near(time_ms, milliseconds(now))?;
-        if time_ms <= last_ms.unwrap_or(self.floor_ms) {
+        if time_ms <= *floor_ms {
             return Err(Refusal::Repeated);
         }
-        *last_ms = Some(time_ms);
+        *floor_ms = time_ms;
         Ok(())
     }
 }
@@ -307,7 +318,8 @@ mod tests {
 
     fn authority(key: Option<TrustedKey>, modules: &[Module]) -> Authority {
         let grants = key.map(|key| Grant { key, modules: modules.to_vec() });
-        Authority::new(grants.into_iter().collect(), vec![], SystemTime::UNIX_EPOCH)
+        let trust = Trust { grants: grants.into_iter().collect(), ..Trust::default() };
+        Authority::new(trust, SystemTime::UNIX_EPOCH)
     }
 
     /// Conformance: NDN management ControlCommand | Signed with RSA, ECDSA, Ed25519, HMAC, in both forms
@@ -376,7 +388,7 @@ mod tests {
         let find = || commands().into_iter().find(|command| command.name == "Ed25519").unwrap();
         let of = |start| {
             let grant = Grant { key: find().key.unwrap(), modules: vec![Module::Rib] };
-            Authority::new(vec![grant], vec![], start)
+            Authority::new(Trust { grants: vec![grant], ..Trust::default() }, start)
         };
         let Command { packet, time_ms, .. } = find();
         let judge = |authority: &mut Authority, now| judge(authority, &packet, Origin::Elsewhere, now);
@@ -395,6 +407,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_change_let_no_command_be_repeated() {
+        let find = |name: &str| commands().into_iter().find(|command| command.name == name).unwrap();
+        let (first, later) = (find("Ed25519"), find("Ed25519, a second later"));
+        let keys = || {
+            let grant = Grant { key: find("Ed25519").key.unwrap(), modules: vec![Module::Rib] };
+            Trust { grants: vec![grant], ..Trust::default() }
+        };
+        let now = at(first.time_ms);
+        let judge =
+            |authority: &mut Authority, packet: &[u8]| judge(authority, packet, Origin::Elsewhere, now);
+        let mut authority = Authority::new(keys(), SystemTime::UNIX_EPOCH);
+        assert_eq!(judge(&mut authority, &first.packet), Ok(()));
+        authority.trust(keys(), now);
+        assert_eq!(judge(&mut authority, &first.packet), Err(Refusal::Repeated), "its key stays");
+        assert_eq!(judge(&mut authority, &later.packet), Ok(()));
+        authority.trust(Trust::default(), now);
+        assert_eq!(judge(&mut authority, &later.packet), Err(Refusal::Signature));
+        authority.trust(keys(), now);
+        assert_eq!(judge(&mut authority, &later.packet), Err(Refusal::Repeated), "its key is there again");
+    }
+
+    #[test]
     fn a_key_commands_what_it_was_granted() {
         for command in commands().into_iter().filter(|command| command.key.is_some()) {
             let mut authority = authority(command.key, &[Module::Faces, Module::Cs]);
@@ -410,15 +444,16 @@ mod tests {
     #[test]
     fn a_digest_suffices_at_the_socket_only() {
         for command in commands().into_iter().filter(|command| command.key.is_none()) {
-            let mut some = Authority::new(vec![], vec![Module::Rib], SystemTime::UNIX_EPOCH);
+            let local = |module| Trust { local: vec![module], ..Trust::default() };
+            let mut some = Authority::new(local(Module::Rib), SystemTime::UNIX_EPOCH);
             let now = at(command.time_ms);
             assert_eq!(judge(&mut some, &command.packet, Origin::Socket, now), Ok(()), "{}", command.name);
             assert_eq!(judge(&mut some, &command.packet, Origin::Elsewhere, now), Err(Refusal::Privilege));
             assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Err(Refusal::Loopback));
-            let mut some = some.with_loopback(vec![Module::Rib]);
+            some.trust(Trust { loopback: vec![Module::Rib], ..Trust::default() }, SystemTime::UNIX_EPOCH);
             assert_eq!(judge(&mut some, &command.packet, Origin::Loopback, now), Ok(()));
             assert_eq!(judge(&mut some, &command.packet, Origin::Elsewhere, now), Err(Refusal::Privilege));
-            let mut none = Authority::new(vec![], vec![Module::Faces], SystemTime::UNIX_EPOCH);
+            let mut none = Authority::new(local(Module::Faces), SystemTime::UNIX_EPOCH);
             assert_eq!(judge(&mut none, &command.packet, Origin::Socket, now), Err(Refusal::Privilege));
         }
     }

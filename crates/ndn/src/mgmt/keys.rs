@@ -44,6 +44,16 @@ enum KeyKind {
 }
 
 impl TrustedKey {
+    /// Whether both are one key, for sure.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let (KeyKind::Public { signs, key, .. }, KeyKind::Public { signs: other_signs, key: other_key, .. }) =
+            (&self.kind, &other.kind)
+        else {
+            return false;
+        };
+        (&self.name, signs, key) == (&other.name, other_signs, other_key)
+    }
+
     /// The key of a certificate (NDN certificate format 2.0), given as its Data packet. That it is trusted is the caller's
     /// decision: neither its signature nor its validity is looked at.
     ///

@@ -96,6 +96,11 @@ impl<N: Node> Manager<N> {
         &self.node
     }
 
+    /// Whose commands are obeyed.
+    pub fn authority_mut(&mut self) -> &mut Authority {
+        &mut self.authority
+    }
+
     /// The node, to be changed as commands change it. What was listed before is listed anew.
     pub fn node_mut(&mut self) -> &mut N {
         self.commands += 1;

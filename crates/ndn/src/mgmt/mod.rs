@@ -11,7 +11,7 @@ mod rib;
 mod routes;
 mod sparing;
 
-pub use authority::{Authority, Grant, Module, Origin, Refusal};
+pub use authority::{Authority, Grant, Module, Origin, Refusal, Trust};
 pub use keys::{CertificateError, TrustedKey};
 pub use manager::Manager;
 pub use node::{

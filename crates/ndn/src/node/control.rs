@@ -11,6 +11,7 @@ use kaido_node::port_trace::PortTraces;
 use serde_json::Value;
 
 use super::config::NdnConfig;
+use super::keys;
 use super::management::{Management, ReadyFile};
 use super::reload::FileEntries;
 use super::tables::Tables;
@@ -45,9 +46,11 @@ impl FunctionView for RouterView<'_> {
         let Some(config) = config.downcast_ref::<NdnConfig>() else {
             return Err(vec![ReloadRefusal { path: "ndn", why: "it is no router's".to_owned() }]);
         };
+        let trust = keys::trust(config)
+            .map_err(|error| vec![ReloadRefusal { path: "ndn.management.key", why: error.to_string() }])?;
         let next = FileEntries::of(config);
         let refusals = self.management.refusals(next.clone());
-        if refusals.is_empty() { Ok(Box::new(self.management.ready(next))) } else { Err(refusals) }
+        if refusals.is_empty() { Ok(Box::new(self.management.ready(next, trust))) } else { Err(refusals) }
     }
 
     fn begin_reload(&mut self, prepared: &mut PreparedReload) -> Result<(), Vec<ReloadRefusal>> {

@@ -1,21 +1,20 @@
 //! Keys that may command, from the files of their certificates.
 
 use std::path::Path;
-use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kaido_node::config::Spanned;
 use miette::miette;
 
-use crate::mgmt::{Authority, Grant, TrustedKey};
+use crate::mgmt::{Grant, Trust, TrustedKey};
 use crate::node::config::{KeyConfig, ModuleName, NdnConfig};
 
-/// Whose commands are obeyed.
+/// Who may command what.
 ///
 /// # Errors
 /// When a certificate cannot be read.
-pub(super) fn authority(config: &NdnConfig) -> miette::Result<Authority> {
+pub(super) fn trust(config: &NdnConfig) -> miette::Result<Trust> {
     let management = &config.ndn.management;
     let grant = |key: &Spanned<KeyConfig>| {
         let key = key.get_ref();
@@ -26,8 +25,7 @@ pub(super) fn authority(config: &NdnConfig) -> miette::Result<Authority> {
     };
     let grants = management.keys.iter().map(grant).collect::<miette::Result<_>>()?;
     let modules = |names: &[ModuleName]| names.iter().map(|module| (*module).into()).collect();
-    let authority = Authority::new(grants, modules(&management.local), SystemTime::now());
-    Ok(authority.with_loopback(modules(&management.local_tcp)))
+    Ok(Trust { grants, local: modules(&management.local), loopback: modules(&management.local_tcp) })
 }
 
 fn read(path: &Path) -> miette::Result<TrustedKey> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kaido_node::function::ReloadRefusal;
 use kaido_wire::ndn::{Name, name_from_uri};
@@ -13,7 +13,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::reload::{FileEntries, InForce, NewFaces, destroy};
 use crate::client::Connection;
 use crate::host::HostControl;
-use crate::mgmt::{Authority, Manager, Node, Rib, Route, origin};
+use crate::mgmt::{Authority, Manager, Node, Rib, Route, Trust, origin};
 use crate::node::config::NdnConfig;
 use crate::router::RouterNode;
 
@@ -125,8 +125,8 @@ impl Management {
     }
 
     /// A file that may take the place of the one that is in force.
-    pub(super) fn ready(&self, next: FileEntries) -> ReadyFile {
-        ReadyFile { next, made: NewFaces::new(), tasks: self.tasks.clone() }
+    pub(super) fn ready(&self, next: FileEntries, trust: Trust) -> ReadyFile {
+        ReadyFile { next, trust, made: NewFaces::new(), tasks: self.tasks.clone() }
     }
 
     /// Whether it has ended by itself.
@@ -146,6 +146,7 @@ impl Management {
 /// A file that is to take the place of the one in force. Dropped, it takes back what it has made.
 pub(super) struct ReadyFile {
     next: FileEntries,
+    trust: Trust,
     made: NewFaces,
     tasks: Tasks,
 }
@@ -165,7 +166,12 @@ impl ReadyFile {
     /// Has it take the place of the file in force.
     pub(super) fn take(mut self) {
         let (next, made) = (std::mem::take(&mut self.next), std::mem::take(&mut self.made));
-        match self.tasks.ask(move |manager, in_force| in_force.take(next, made, manager)) {
+        let trust = std::mem::take(&mut self.trust);
+        let take = move |manager: &mut Manager<RouterNode>, in_force: &mut InForce| {
+            manager.authority_mut().trust(trust, SystemTime::now());
+            in_force.take(next, made, manager)
+        };
+        match self.tasks.ask(take) {
             Some(Ok(())) => {}
             Some(Err(faults)) => {
                 faults.iter().for_each(|fault| tracing::error!(fault, "not all of the file is in force"));

@@ -47,6 +47,7 @@ use crate::face::{FaceBounds, FaceUri, Faces};
 use crate::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use crate::host::{HostControl, HostPort, HostSettings, UnixAccess};
 use crate::link::{Link, LinkSettings, PortKind, ReassemblyLimits};
+use crate::mgmt::Authority;
 use crate::node::client::NdnArgs;
 use crate::node::config::{AdmitName, ListenConfig, NdnConfig, UnsolicitedName};
 use crate::router::{Ndn, NodeParts, RouterNode};
@@ -146,7 +147,7 @@ impl ConfiguredFunction for NdnConfig {
 fn run(config: &NdnConfig, context: FunctionContext) -> miette::Result<()> {
     let pool = context.pool;
     context.takeover.refuse_function("an NDN router's faces and tables go with its process");
-    let authority = keys::authority(config)?;
+    let authority = Authority::new(keys::trust(config)?, SystemTime::now());
     let mut ports = Ports::open(config, pool, &context.takeover)?;
     let faces = faces(config);
     let (host, host_control) = open_host(config, ports.opened.devices.len(), &faces)?;

@@ -12,7 +12,7 @@ use kaido_ndn::client::{CommandError, Connection, Consumer, command, command_int
 use kaido_ndn::face::{Face, FaceSettings, FaceUri, Faces, LinkType, Persistency, Scope, Transport};
 use kaido_ndn::mgmt::{
     Authority, ControlParameters, ControlResponse, CreateError, CsInfo, CsUpdate, ErasureResult, FaceRequest,
-    HeavyHitterInfo, Manager, Module, Node, Sharing, Totals, WorkerInfo, kinds,
+    HeavyHitterInfo, Manager, Module, Node, Sharing, Totals, Trust, WorkerInfo, kinds,
 };
 use kaido_ndn_tables::{FaceId, Fib, Hop, Hops, NameHash};
 use kaido_table::Domain;
@@ -149,7 +149,8 @@ impl Rig {
     fn new() -> Self {
         let node = TestNode::new();
         let application = node.faces.create(face("fd://7", Scope::Local)).unwrap().id();
-        let authority = Authority::new(vec![], Module::ALL.to_vec(), SystemTime::now());
+        let authority =
+            Authority::new(Trust { local: Module::ALL.to_vec(), ..Trust::default() }, SystemTime::now());
         let mut rig = Self { manager: Manager::new(node, authority, 100), application, now: Instant::now() };
         rig.manager.tick(rig.now);
         rig

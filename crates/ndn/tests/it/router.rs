@@ -20,7 +20,7 @@ use kaido_ndn::face::{FaceUri, Faces, Persistency};
 use kaido_ndn::forward::{Forwarder, ForwarderSettings, SharedTables, Unsolicited};
 use kaido_ndn::host::{HostControl, HostPort, HostSettings};
 use kaido_ndn::link::{Link, LinkSettings, PortKind};
-use kaido_ndn::mgmt::{Authority, ControlParameters, Manager, Module, Node as _, Route, origin};
+use kaido_ndn::mgmt::{Authority, ControlParameters, Manager, Module, Node as _, Route, Trust, origin};
 use kaido_ndn::router::{ControlMailbox, Ndn, NodeParts, RouterNode, UdpPorts, WorkerSet};
 use kaido_ndn_tables::{FaceId, NameHash, PitSettings};
 use kaido_wire::ndn::{Interest, InterestRepr, LpHeader, Name, name_from_uri};
@@ -142,8 +142,8 @@ impl Drop for Node {
 /// Starts the management of a node, as an application of its own.
 fn manage(node: RouterNode, host: &HostControl, stop: Arc<AtomicBool>) -> JoinHandle<()> {
     let (face, stream) = host.application().unwrap();
-    let authority = Authority::new(Vec::new(), Module::ALL.to_vec(), SystemTime::now());
-    let mut manager = Manager::new(node, authority.with_loopback(vec![Module::Rib]), 1024);
+    let trust = Trust { grants: Vec::new(), local: Module::ALL.to_vec(), loopback: vec![Module::Rib] };
+    let mut manager = Manager::new(node, Authority::new(trust, SystemTime::now()), 1024);
     for prefix in ["/localhost/nfd", "/localhop/nfd"] {
         let route = Route {
             face: face.id(),

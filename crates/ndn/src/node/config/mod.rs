@@ -40,7 +40,7 @@ const RELOAD: &[ReloadRule] = &[
     ReloadRule::restart("ndn.regions", "workers read the regions without a lock"),
     ReloadRule::restart("ndn.balance", "workers have a copy of it"),
     ReloadRule::restart("ndn.listen", "sockets and their bounds are made of it when the router starts"),
-    ReloadRule::restart("ndn.management", "keys are read from their files when the router starts"),
+    ReloadRule::changes("ndn.management", "from the next command on; files of keys are read again each time"),
     ReloadRule::changes("ndn.face", "at once; a face that stays keeps what it was made with"),
     ReloadRule::changes("ndn.route", "from the next Interest on"),
     ReloadRule::changes("ndn.strategy", "from the next Interest on"),
