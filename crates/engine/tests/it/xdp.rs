@@ -49,7 +49,7 @@ fn pool_of(size: FrameSize) -> (&'static FramePool, XdpPool) {
 const GTPU: PortMatch =
     PortMatch { ethertype: None, ip: Some(IpMatch::Udp { port: 2152 }), routed: false, all: false };
 
-/// A port that takes GTP-U to 10.77.N.1, filled.
+/// A port that takes GTP-U to 10.77.N.1. What comes before it is polled waits.
 fn open(pool: &XdpPool, link: usize, options: &XdpOptions) -> (PortSteering, Driven<XdpPort>) {
     let name = format!("ke-a{link}");
     let ifindex = index(&name);
@@ -57,8 +57,7 @@ fn open(pool: &XdpPool, link: usize, options: &XdpOptions) -> (PortSteering, Dri
     let mut steering = PortSteering::load(config).unwrap();
     steering.set_addresses(&[format!("10.77.{link}.1").parse().unwrap()]).unwrap();
     steering.attach_to(ifindex, AttachMode::Native).unwrap();
-    let mut port = Driven::new(XdpPort::open(pool, ifindex, 0, options).unwrap(), pool.pool());
-    assert!(port.poll().is_empty());
+    let port = Driven::new(XdpPort::open(pool, ifindex, 0, options).unwrap(), pool.pool());
     steering.register_socket(0, port.port.as_fd()).unwrap();
     (steering, port)
 }

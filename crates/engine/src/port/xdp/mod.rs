@@ -202,7 +202,13 @@ fn bind(pool: &XdpPool, ifindex: u32, queue: u32, options: &XdpOptions) -> Resul
         Opening::Bind => {
             let asked = XdpSocket::of(ifindex, queue, options);
             let (socket, rings) = bind_when_free(&asked.builder(builder), &pool.umem)?;
-            Ok(parts(pool, (socket, rings), asked, options))
+            let (socket, rx, mut rings, partial) = parts(pool, (socket, rings), asked, options);
+            // Packets may come before anybody receives: they wait then.
+            rings.fill(&mut pool.pool.cache());
+            if rings.supply.driver_sleeps() {
+                RingOwner::wake_rx(&socket);
+            }
+            Ok((socket, rx, rings, partial))
         }
         Opening::GoOn(had, fd, state) => {
             // SAFETY: the pool's memory is that of all its sockets, which were bound so. The port that worked the rings is closed: it
@@ -327,7 +333,7 @@ pub struct XdpPort<S: RingOwner = Socket> {
 
 impl XdpPort {
     /// Binds queue `queue` of an interface of the calling thread's namespace. The device's XDP program must then
-    /// be told of the socket ([`AsFd`]). Frames to receive into are supplied by the first `receive`.
+    /// be told of the socket ([`AsFd`]); what comes from then on waits until somebody receives.
     ///
     /// # Errors
     /// As [`kaido_xsk::Builder::bind`].
