@@ -23,7 +23,6 @@ pub use self::control_planes::ControlPlaneMessage;
 pub(crate) use self::live::Live;
 pub use self::live::{BufferLimits, LiveSettings, TunnelSettings};
 pub use self::mss::{MssClamp, MssLimit, TUNNEL_OVERHEAD_IPV4};
-use self::named::CurrentNames;
 pub(crate) use self::named::Names;
 pub use self::named::{ForwardingPolicy, NamedSettings, PolicyTarget};
 pub use self::settings::{EndpointScope, Instance, NodeSettings, OuterSourcePort, PortRole, UdpChecksums};
@@ -205,7 +204,6 @@ pub struct Node {
     pub settings: NodeSettings,
     /// Of the settings what may change.
     pub(crate) live: Live,
-    names: CurrentNames,
     /// Grace periods of the records.
     pub domain: Domain,
     /// The one table: tunnels and UE addresses to records.
@@ -327,7 +325,6 @@ impl Node {
         let node = Self {
             buffered: BufferedBytes::new(settings.live.buffer.bytes_max),
             live: Live::new(settings.live.clone()),
-            names: CurrentNames::new(Arc::clone(&settings.live.named)),
             tracer: Tracer::default(),
             fragments: Fragments::new(&settings.fragments),
             domain,
@@ -383,16 +380,14 @@ impl Node {
 
     /// What control planes may name, and may have named.
     pub(crate) fn names(&self) -> Arc<Names> {
-        self.names.get()
+        self.live.names()
     }
 
-    /// Has control and workers obey other settings, each from its next turn on; whether control planes may name other things.
-    pub(crate) fn set_live(&self, settings: LiveSettings) -> bool {
+    /// Has control and workers obey other settings, each from its next turn on.
+    pub(crate) fn set_live(&self, settings: LiveSettings) {
         self.buffered.set_max(settings.buffer.bytes_max);
-        let differs = self.names.set(&settings.named);
         self.live.set(settings);
         self.notify();
-        differs
     }
 
     /// Says whether sessions of before a restart are still on their way into the table.

@@ -75,7 +75,7 @@ use self::packed::PackedSessions;
 pub use self::paths::PathSummary;
 use self::pool::{Lease, UePools};
 pub use self::pool::{LeasesInUse, PreparedPools, UePool};
-use self::recompile::{Recompiled, Recompiling};
+use self::recompile::{Recompilation, RecompileScope};
 use self::remote_fteids::RemoteFTeids;
 use self::resting::SessionFront;
 pub use self::restore::{
@@ -148,7 +148,7 @@ pub struct Upf {
     /// Ethernet sessions whose addresses control itself has changed.
     asked_for: Vec<SessionIndex>,
     /// The place of the next session to be compiled anew, while any are.
-    recompiling: Option<Recompiling>,
+    recompiling: Option<Recompilation>,
     /// When the Ethernet addresses on the N6 side were last looked at.
     network_swept: Instant,
 }
@@ -246,12 +246,15 @@ impl Upf {
         if let Some(kernel) = &mut self.kernel {
             kernel.set_live(&settings);
         }
-        let is_bound_anew = settings.bind_gnb != self.node.live().bind_gnb;
-        let is_named_anew = self.node.set_live(settings);
-        if is_bound_anew {
-            self.recompile(Recompiled::All);
-        } else if is_named_anew {
-            self.recompile(Recompiled::Naming);
+        let before = self.node.live();
+        let scope = if settings.bind_gnb != before.bind_gnb {
+            Some(RecompileScope::All)
+        } else {
+            (settings.named != before.named).then_some(RecompileScope::Naming)
+        };
+        self.node.set_live(settings);
+        if let Some(scope) = scope {
+            self.recompile(scope);
         }
     }
 

@@ -15,9 +15,9 @@ const SESSIONS_PER_TURN: usize = 64;
 /// Places of sessions, taken or free, that are looked at in a turn, at most.
 const PLACES_PER_TURN: usize = 4096;
 
-/// Which sessions are compiled anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recompiled {
+/// Which sessions are compiled anew, the fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RecompileScope {
     /// Those that name rules or policies of the configuration.
     Naming,
     /// All.
@@ -26,8 +26,8 @@ pub(super) enum Recompiled {
 
 /// Sessions that are compiled anew.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Recompiling {
-    which: Recompiled,
+pub(super) struct Recompilation {
+    scope: RecompileScope,
     /// The place of the next.
     next: usize,
     /// Those that cannot be, and go on as before.
@@ -36,10 +36,9 @@ pub(super) struct Recompiling {
 
 impl Upf {
     /// Has sessions compiled anew, from the next turn on.
-    pub(super) fn recompile(&mut self, which: Recompiled) {
-        let is_all = self.recompiling.is_some_and(|before| before.which == Recompiled::All);
-        let which = if is_all { Recompiled::All } else { which };
-        self.recompiling = Some(Recompiling { which, next: 0, refused: 0 });
+    pub(super) fn recompile(&mut self, scope: RecompileScope) {
+        let scope = self.recompiling.map_or(scope, |before| before.scope.max(scope));
+        self.recompiling = Some(Recompilation { scope, next: 0, refused: 0 });
     }
 
     /// Whether sessions are left that are to be compiled anew.
@@ -49,13 +48,13 @@ impl Upf {
 
     /// Compiles some sessions anew.
     pub(super) fn turn_recompiling(&mut self, now: SystemTime) {
-        let Some(Recompiling { which, next: first, mut refused }) = self.recompiling else { return };
+        let Some(Recompilation { scope, next: first, mut refused }) = self.recompiling else { return };
         let end = self.sessions.places().min(first + PLACES_PER_TURN);
         let (mut next, mut compiled) = (first, 0);
         while next < end && compiled < SESSIONS_PER_TURN {
             let index = SessionIndex(u32::try_from(next).unwrap_or(u32::MAX));
             next += 1;
-            match self.recompile_one(which, index, now) {
+            match self.recompile_one(scope, index, now) {
                 Ok(is_there) => compiled += usize::from(is_there),
                 Err(why) => {
                     compiled += 1;
@@ -71,16 +70,16 @@ impl Upf {
         if is_over && refused > 1 {
             tracing::warn!(sessions = refused, "sessions go on by the settings of before");
         }
-        self.recompiling = (!is_over).then_some(Recompiling { which, next, refused });
+        self.recompiling = (!is_over).then_some(Recompilation { scope, next, refused });
     }
 
     fn recompile_one(
         &mut self,
-        which: Recompiled,
+        scope: RecompileScope,
         index: SessionIndex,
         now: SystemTime,
     ) -> Result<bool, Rejection> {
-        if which == Recompiled::Naming {
+        if scope == RecompileScope::Naming {
             self.finish_for(index, now);
             let Some(session) = self.sessions.get(index) else { return Ok(false) };
             if !names_anything(&session.state.rules) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::mss::MssLimit;
-use super::named::NamedSettings;
+use super::named::{NamedSettings, Names};
 use super::settings::{OuterSourcePort, UdpChecksums};
 use crate::echo::EchoSettings;
 use crate::extended::UeToUe;
@@ -101,27 +101,43 @@ impl Default for LiveSettings {
 /// The settings of now, which workers keep a copy of in their [`NodeSettings`](super::NodeSettings).
 #[derive(Debug)]
 pub(crate) struct Live {
-    settings: Mutex<LiveSettings>,
+    current: Mutex<Current>,
     /// Moves when they change.
     generation: AtomicU64,
 }
 
+#[derive(Debug)]
+struct Current {
+    settings: LiveSettings,
+    /// What they name, and what they have named.
+    names: Arc<Names>,
+}
+
 impl Live {
     pub(crate) fn new(settings: LiveSettings) -> Self {
-        Self { settings: Mutex::new(settings), generation: AtomicU64::new(0) }
+        let names = Arc::new(Names::new(Arc::clone(&settings.named)));
+        Self { current: Mutex::new(Current { settings, names }), generation: AtomicU64::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LiveSettings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self) -> LiveSettings {
-        self.lock().clone()
+        self.lock().settings.clone()
+    }
+
+    /// What control planes may name, and may have named.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.lock().names)
     }
 
     pub(crate) fn set(&self, settings: LiveSettings) {
         let mut current = self.lock();
-        *current = settings;
+        if settings.named != current.settings.named {
+            current.names = Arc::new(current.names.followed_by(Arc::clone(&settings.named)));
+        }
+        current.settings = settings;
         // Relaxed: who sees it reads the settings under the lock.
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -137,9 +153,9 @@ impl Live {
 
     #[cold]
     fn get_with(&self, generation: &mut u64) -> LiveSettings {
-        let settings = self.lock();
+        let current = self.lock();
         *generation = self.generation.load(Ordering::Relaxed);
-        settings.clone()
+        current.settings.clone()
     }
 }
 

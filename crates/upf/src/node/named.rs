@@ -1,7 +1,7 @@
 //! What control planes name and the configuration has: predefined rules, and ways out.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kaido_n4::{PredefinedName, PredefinedRule};
 
@@ -45,7 +45,7 @@ impl NamedSettings {
 }
 
 /// What has a name now, and what had one: sessions that have named it go on by it as it was last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Names {
     now: Arc<NamedSettings>,
     /// What the configuration has not any more.
@@ -53,6 +53,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Nothing was withdrawn.
+    pub(crate) fn new(now: Arc<NamedSettings>) -> Self {
+        Self { now, withdrawn: NamedSettings::default() }
+    }
+
     /// The rules that a name, or that of a base, stands for.
     pub(crate) fn rules(&self, name: &PredefinedName) -> Vec<&PredefinedRule> {
         let now: Vec<_> = self.now.rules(name).collect();
@@ -79,7 +84,8 @@ impl Names {
         self.now.policy(name).is_some()
     }
 
-    fn followed_by(&self, now: Arc<NamedSettings>) -> Self {
+    /// What has a name from now on; what is not there any more is withdrawn.
+    pub(crate) fn followed_by(&self, now: Arc<NamedSettings>) -> Self {
         let (own, before) = (&self.now, &self.withdrawn);
         let rules = own.predefined.iter().chain(&before.predefined);
         let policies = own.forwarding_policies.iter().chain(&before.forwarding_policies);
@@ -94,29 +100,5 @@ impl Names {
                 .collect(),
         };
         Self { now, withdrawn }
-    }
-}
-
-/// The names as control planes' requests find them.
-#[derive(Debug, Default)]
-pub(crate) struct CurrentNames(Mutex<Arc<Names>>);
-
-impl CurrentNames {
-    pub(crate) fn new(now: Arc<NamedSettings>) -> Self {
-        Self(Mutex::new(Arc::new(Names { now, withdrawn: NamedSettings::default() })))
-    }
-
-    pub(crate) fn get(&self) -> Arc<Names> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Gives other things names; whether anything differs.
-    pub(crate) fn set(&self, now: &Arc<NamedSettings>) -> bool {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let differs = names.now != *now;
-        if differs {
-            *names = Arc::new(names.followed_by(Arc::clone(now)));
-        }
-        differs
     }
 }
