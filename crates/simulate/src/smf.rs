@@ -221,6 +221,7 @@ impl ControlPlane {
         let Some(session) = self.sessions.get_mut(&seid) else { return };
         if self.smf.modify(turn.now, Seid(seid), request, turn.out).is_ok() {
             let is_grant = !request.update_urrs.is_empty();
+            let is_query = asked.is_none() && !is_grant;
             let what = match asked {
                 None if is_grant => "grants",
                 None => "queries",
@@ -229,7 +230,7 @@ impl ControlPlane {
             };
             turn.log.note(format_args!("smf {} {what} {seid}", self.number));
             (session.state, session.asked) = (State::Changing, asked);
-            session.asked_at = if what == "queries" { time_of(turn.now) } else { Duration::ZERO };
+            session.asked_at = if is_query { time_of(turn.now) } else { Duration::ZERO };
             if is_grant {
                 session.ask_more();
             }

@@ -199,7 +199,7 @@ mod map {
         };
         let filled = mapped.is_ok() && fill(file, offset, at, step).is_ok();
         if !filled {
-            // What is longer than its memory would be taken for whole at the next start.
+            // The next start takes as much memory as the file is long.
             let _ = file.set_len(before);
         }
         filled.then_some((step, Pages::Transparent))
