@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -60,16 +62,47 @@ def ends() -> Iterator[list[Node]]:
         wait_until(lambda node=node: node.ask("status") is None, "the node ends")
 
 
-@pytest.mark.parametrize("datapath", ["engine", "xdp", "hitless"])
+@contextmanager
+def stops(*spaces: Namespace) -> Iterator[None]:
+    """Stop the processes of namespaces and have them go on, over and over, as a freezer does."""
+    ended = threading.Event()
+
+    def send(number: signal.Signals) -> None:
+        for space in spaces:
+            for process in run("ip", "netns", "pids", space.name).stdout.split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), number)
+
+    def turn() -> int:
+        times = 0
+        while not ended.wait(0.02):
+            send(signal.SIGSTOP)
+            send(signal.SIGCONT)
+            times += 1
+        return times
+
+    with ThreadPoolExecutor(1) as beside:
+        turning = beside.submit(turn)
+        try:
+            yield
+        finally:
+            ended.set()
+            assert turning.result() > 50
+
+
+@pytest.mark.parametrize("datapath", ["engine", "xdp", "hitless", "stops"])
 def test_packets_and_requests_go_on(
     binary: Path, net: Topology, tmp_path: Path, pins: Path, ends: list[Node], attach: Attach, datapath: str
 ) -> None:
     """Over and over under traffic: no packet is lost, and all is charged once.
 
+    So it is while all processes are stopped and go on.
+
     Conformance: TS 29.244 5.2.2.2 | Usage is exact though one process takes over from another under traffic
     """
     net.beyond()
-    node = Node(binary, net.upf, tmp_path, durability="process", datapath=datapath, more=QUIET)
+    path = "engine" if datapath == "stops" else datapath
+    node = Node(binary, net.upf, tmp_path, durability="process", datapath=path, more=QUIET)
     if datapath == "hitless":
         node = hitless(binary, net, tmp_path, pins)
     node.start()
@@ -84,13 +117,14 @@ def test_packets_and_requests_go_on(
     traffic = f"pps=1000,bytes=300,seconds={seconds},to={FAR}:7"
     sim = attach(f"--ues 50 --qfi 9 --threshold 20000 --traffic {traffic}")
     processes = {pid(node)}
-    while "traffic done" not in sim.log.read_text():
-        time.sleep(0.5)
-        code, said = upgrade(node)
-        assert code == 0, said + node.log.read_text()
-        assert "has taken over from process" in said
-        processes.add(pid(node))
-        assert sessions(node) == 50, node.log.read_text()
+    with stops(net.upf, net.ran) if datapath == "stops" else nullcontext():
+        while "traffic done" not in sim.log.read_text():
+            time.sleep(0.5)
+            code, said = upgrade(node)
+            assert code == 0, said + node.log.read_text()
+            assert "has taken over from process" in said
+            processes.add(pid(node))
+            assert sessions(node) == 50, node.log.read_text()
     assert len(processes) > 1
     time.sleep(0.5)
     report = sim.stop()

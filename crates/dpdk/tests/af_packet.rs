@@ -9,7 +9,8 @@ use kaido_engine::{DropReason, FramePool};
 mod rig;
 mod support;
 
-use rig::{Pair, eventually, frame, is_root, udp_at};
+use rig::socket::{receive, udp_at};
+use rig::{Pair, eventually, frame, is_root};
 use support::{Driven, FRAMES, NONE_OUT, pattern, start};
 
 /// Packets for a buffer that nobody empties, and the bytes of each: more than the 2 MiB that libpcap asks for.
@@ -58,7 +59,7 @@ fn exchange(pair: &Pair, port: &mut Driven) {
         let datagram = frame::udp(4000, &pattern(len));
         let packet = frame::v4([10, 77, 0, 1], [10, 77, 0, 2], 17, &datagram);
         port.send(&frame::eth(far, near, 0x0800, &packet));
-        assert_eq!(rig::receive(&socket), pattern(len));
+        assert_eq!(receive(&socket), pattern(len));
         socket.send_to(&pattern(len), "10.77.0.1:5000").unwrap();
         let came = eventually("the datagram", || {
             port.poll().into_iter().map(|frame| frame.to_vec()).find(|bytes| frame::is_udp(bytes, 5000))

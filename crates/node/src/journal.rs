@@ -4,7 +4,7 @@
 //! `journalctl KAIDO_PORT=n3`. (`tracing-journald` leaves them out of the text.)
 
 use std::fmt::{Debug, Write as _};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -45,7 +45,11 @@ impl Journal {
 impl<S: Subscriber> Layer<S> for Journal {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         // What cannot be logged cannot be told either.
-        let _ = self.socket.send_to(&Entry::of(event).0, SOCKET);
+        let entry = Entry::of(event).0;
+        // A wait with a limit ends when the process is stopped and goes on.
+        while matches!(self.socket.send_to(&entry, SOCKET), Err(error) if error.kind() == ErrorKind::Interrupted)
+        {
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
-use kaido_xdp::object::{ObjectBytes, map, open, program};
-use kaido_xdp::{Action, Error};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
+use kaido_xdp::object::{ObjectBytes, map, open};
+use kaido_xdp::{Action, Error, test_run};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
 pub use self::live::{LiveCount, LiveFrames, LivePackets};
 
@@ -175,9 +175,6 @@ pub fn filled(sessions: u32, rules: Rules) -> Result<Offload, OffloadError> {
     Ok(path)
 }
 
-/// Octets that a packet may get in the program.
-const ROOM: usize = 64;
-
 /// What an octet takes at 1 Tbit/s, and 300 ms, as `kaido_table::TokenBucket` has them.
 const TBIT_COST: u64 = (8 << 34) / 1000;
 const DEPTH: u64 = 300_000_000 << 10;
@@ -306,17 +303,7 @@ impl Speed {
         let SpeedPackets { sessions, first, idle_of, tenants, seed, ref frame, .. } = *packets;
         let draw = Draw { seed, sessions, flags: packets.flags() | flags, first, idle_of, tenants };
         write(&self.config, &draw.config(frame))?;
-        let program = program(&self.object, "speed")?;
-        let mut out = vec![0; FRAME_LEN + ROOM];
-        let output = loop {
-            let input =
-                ProgramInput { data_in: Some(frame), data_out: Some(&mut out), repeat, ..Default::default() };
-            match program.test_run(input) {
-                // A signal ends a long test run; the next begins from the start.
-                Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
-                result => break result.map_err(Error::libbpf("test-running the XDP program"))?,
-            }
-        };
+        let run = test_run(&self.object, "speed", frame, repeat)?;
         let after = self
             .config
             .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
@@ -324,11 +311,10 @@ impl Speed {
             .unwrap_or_default();
         let handed =
             after.get(20..24).and_then(|word| word.first_chunk()).map(|word| u32::from_ne_bytes(*word));
-        if handed != Some(0) || Action::from(output.return_value) != Action::Pass {
+        if handed != Some(0) || run.action != Action::Pass {
             return Err(OffloadError::NotForwarded { packets: handed.unwrap_or(0) });
         }
-        let packet = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok((u64::try_from(output.duration.as_nanos()).unwrap_or(u64::MAX), packet))
+        Ok((u64::try_from(run.duration.as_nanos()).unwrap_or(u64::MAX), run.frame))
     }
 }
 

@@ -24,7 +24,7 @@ pub use attach::{
     AttachMode, Features, PLAIN_MTU_MAX, attached_mode, detach_link, features, interface_mac, link_interface,
 };
 pub use error::Error;
-pub use mounted::{Action, LoadedProgram, TestRun};
+pub use mounted::{Action, LoadedProgram, TestRun, test_run};
 pub use pins::{PinFolder, is_on_bpf};
 pub use port::{
     ADDRESSES_MAX, Address, IpMatch, PortClass, PortCounters, PortMatch, PortPass, PortSteering,

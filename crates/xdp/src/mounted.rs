@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::{MapHandle, Object, OpenMapMut, ProgramInput};
+use libbpf_rs::{ErrorKind, MapHandle, Object, OpenMapMut, ProgramInput};
 
 use crate::Error;
 use crate::attach::{AttachMode, Link};
@@ -49,6 +49,27 @@ pub struct TestRun {
     pub action: Action,
     /// Mean time of one run, in whole nanoseconds.
     pub duration: Duration,
+}
+
+/// Runs a program of a loaded object, as [`LoadedProgram::test_run`] does. A signal ends a run: the next begins from the start, so
+/// that what the program counts may be more than `repeat`.
+///
+/// # Errors
+/// [`Error::Libbpf`].
+pub fn test_run(object: &Object, name: &str, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
+    let program = program(object, name)?;
+    // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
+    let mut room = vec![0; frame.len() + 256];
+    let output = loop {
+        let input =
+            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
+        match program.test_run(input) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            output => break output.map_err(Error::libbpf("test-running the XDP program"))?,
+        }
+    };
+    let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+    Ok(TestRun { frame, action: output.return_value.into(), duration: output.duration })
 }
 
 /// What every loaded program can do: [`PortSteering`](crate::PortSteering) is one, and functions have others.
@@ -203,13 +224,6 @@ impl LoadedProgram {
     /// # Errors
     /// [`Error::Libbpf`].
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
-        let program = program(&self.object, self.name)?;
-        // Outer headers come on top; multi-buffer frames are longer than the page a plain one has.
-        let mut room = vec![0; frame.len() + 256];
-        let input =
-            ProgramInput { data_in: Some(frame), data_out: Some(&mut room), repeat, ..Default::default() };
-        let output = program.test_run(input).map_err(Error::libbpf("test-running the XDP program"))?;
-        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok(TestRun { frame, action: output.return_value.into(), duration: output.duration })
+        test_run(&self.object, self.name, frame, repeat)
     }
 }

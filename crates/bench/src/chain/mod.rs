@@ -8,7 +8,8 @@ mod rules;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput};
+use kaido_xdp::Action;
+use libbpf_rs::{MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, PrintLevel};
 
 use self::rules::SessionRules;
 use crate::BenchError;
@@ -49,6 +50,9 @@ pub(crate) enum ChainError {
     /// libbpf or the kernel refused.
     #[error("{action}: {source}")]
     Libbpf { action: &'static str, source: libbpf_rs::Error },
+    /// A test run failed.
+    #[error(transparent)]
+    Xdp(#[from] kaido_xdp::Error),
     /// A map or program is not in the object.
     #[error("the object has no {0}")]
     Missing(&'static str),
@@ -190,22 +194,12 @@ impl MapChain {
         direction: Direction,
         repeat: u32,
     ) -> Result<(f64, Vec<u8>), ChainError> {
-        let program = self.object.progs_mut().find(|program| program.name() == name);
-        let program = program.ok_or(ChainError::Missing(name))?;
         let packet = self.template(direction).packet(0);
-        let mut room = vec![0; packet.len() + 64];
-        let input = ProgramInput {
-            data_in: Some(&packet),
-            data_out: Some(&mut room),
-            repeat,
-            ..ProgramInput::default()
-        };
-        let output = program.test_run(input).map_err(libbpf("test-running the program"))?;
-        if output.return_value != libbpf_sys::XDP_REDIRECT {
+        let run = kaido_xdp::test_run(&self.object, name, &packet, repeat)?;
+        if run.action != Action::Redirect {
             return Err(ChainError::Failed { failed: 1, runs: repeat.into(), direction: direction.name() });
         }
-        let out = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok((output.duration.as_secs_f64() * 1e9, out))
+        Ok((run.duration.as_secs_f64() * 1e9, run.frame))
     }
 
     /// Runs that did not forward their packet so far.

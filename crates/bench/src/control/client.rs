@@ -77,7 +77,12 @@ impl Client {
     /// Sets up the association.
     pub(crate) fn associate(&mut self) -> Result<(), BenchError> {
         self.socket.send(&self.requests.associate)?;
-        let length = self.socket.recv(&mut self.buffer)?;
+        let length = loop {
+            match self.socket.recv(&mut self.buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                length => break length?,
+            }
+        };
         match self.buffer[..length] {
             [_, 6, ..] => Ok(()),
             _ => Err(BenchError::Control("the association was not answered".to_owned())),

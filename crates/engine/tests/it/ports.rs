@@ -12,7 +12,8 @@ use kaido_engine::{FramePool, FrameSize, netlink};
 
 use crate::rig;
 use crate::rig::frame::{arp, checksum_holds, echo, eth, is_udp, udp, v4};
-use crate::rig::{Driven, Pair, in_namespace, index, mac, pattern, receive, run, udp_at};
+use crate::rig::socket::{receive, udp_at};
+use crate::rig::{Driven, Pair, in_namespace, index, mac, pattern, run};
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;

@@ -14,7 +14,8 @@ use kaido_xsk::{BindMode, Error};
 
 use crate::rig;
 use crate::rig::frame::{eth, is_udp, udp, v4};
-use crate::rig::{Pair, eventually, index, mac, run, udp_at};
+use crate::rig::socket::udp_at;
+use crate::rig::{Pair, eventually, index, mac, run};
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;

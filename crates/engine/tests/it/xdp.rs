@@ -16,7 +16,8 @@ use kaido_xdp::{AttachMode, IpMatch, PortMatch, PortSteering, PortSteeringConfig
 
 use crate::rig;
 use crate::rig::frame::{eth, is_udp, udp, v4};
-use crate::rig::{Driven, Pair, index, mac, pattern, receive, udp_at};
+use crate::rig::socket::{receive, udp_at};
+use crate::rig::{Driven, Pair, index, mac, pattern};
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -95,7 +96,9 @@ impl Channel {
         let mut ancillary = RecvAncillaryBuffer::new(&mut room);
         let mut octet = [0];
         let mut into = [IoSliceMut::new(&mut octet)];
-        let got = recvmsg(self.0.as_fd(), &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        // A wait with a limit ends when the process is stopped and goes on.
+        let got =
+            retry_on_intr(|| recvmsg(self.0.as_fd(), &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
         if got.bytes == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }

@@ -17,7 +17,8 @@ use kaido_node::worker_set::WorkerSet;
 use kaido_xdp::{IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 
 use crate::rig::frame::{eth, is_udp, udp, v4};
-use crate::rig::{Pair, eventually, is_root, mac, run, udp_at};
+use crate::rig::socket::udp_at;
+use crate::rig::{Pair, eventually, is_root, mac, run};
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;

@@ -1,7 +1,7 @@
 //! The offload end to end: kernel sockets at the far ends of two veth pairs, the offload on the near ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr};
 
 use kaido_upf_xdp::offload::{
     Hop, OffloadDestination, OffloadDirection, OffloadKey, OffloadRecord, OffloadRule, Template, UsageCell,
@@ -10,7 +10,7 @@ use kaido_upf_xdp::{Offload, Roles, Steering, SteeringConfig};
 use kaido_xdp::AttachMode;
 
 use crate::rig;
-use crate::rig::port::PATIENCE;
+use crate::rig::socket::{receive_from, udp_at};
 use crate::rig::{Pair, index, run, tables};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
@@ -68,12 +68,6 @@ fn path(pair: &Pair) -> Offload {
     path
 }
 
-fn socket(address: &str) -> UdpSocket {
-    let socket = UdpSocket::bind(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
 #[test]
 fn packets_cross_both_ways() {
     if !rig::is_root("packets_cross_both_ways") {
@@ -88,15 +82,14 @@ fn packets_cross_both_ways() {
             let far = ["kb-b0", "kb-b1"].map(|name| attach(name, Roles::default(), None));
             // UEs are behind the node; their packets come in by kb-b0 though the way back is another.
             run("ip route add 10.45.0.0/16 via 10.77.0.1");
-            (socket("10.77.0.2:9000"), socket("10.77.1.2:2152"), far)
+            (udp_at("10.77.0.2:9000"), udp_at("10.77.1.2:2152"), far)
         });
         for number in 0..10u8 {
             server.send_to(&[number; 32], (UE, 5000)).unwrap();
-            let mut message = [0; 256];
-            let (length, from) = gnb.recv_from(&mut message).unwrap();
-            assert_eq!((length, from), (8 + 20 + 8 + 32, (LOCAL, 2152).into()));
+            let (message, from) = receive_from(&gnb);
+            assert_eq!((message.len(), from), (8 + 20 + 8 + 32, (LOCAL, 2152).into()));
             assert_eq!(message[..8], [0x30, 255, 0, 60, 0, 0, 0, 2]);
-            let inner = &message[8..length];
+            let inner = &message[8..];
             assert_eq!((inner[8], &inner[28..]), (63, &[number; 32][..]));
 
             // Back: addresses and ports exchanged, without a UDP checksum.
@@ -108,8 +101,8 @@ fn packets_cross_both_ways() {
             let mut sent = vec![0x30, 255, 0, 60, 0, 0, 0, 1];
             sent.extend(reply);
             gnb.send_to(&sent, (LOCAL, 2152)).unwrap();
-            let (length, from) = server.recv_from(&mut message).unwrap();
-            assert_eq!((&message[..length], from), (&[number; 32][..], (UE, 5000).into()));
+            let (message, from) = receive_from(&server);
+            assert_eq!((&message[..], from), (&[number; 32][..], (UE, 5000).into()));
         }
         assert_eq!(n6.offload_counters().unwrap().packets(OffloadDirection::Downlink), 10);
         assert_eq!(n3.offload_counters().unwrap().packets(OffloadDirection::Uplink), 10);

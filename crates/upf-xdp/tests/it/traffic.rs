@@ -1,7 +1,6 @@
 //! Packets end to end: AF_XDP sockets behind the steering program, kernel sockets at the far end of a veth.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::net::UdpSocket;
 use std::time::Duration;
 
 use kaido_upf_xdp::{Class, Pass, Roles, Steering, SteeringConfig};
@@ -10,24 +9,12 @@ use kaido_xsk::{BindMode, BusyPoll, Desc, Error, Socket, Statistics};
 use crate::rig;
 use crate::rig::frame::{eth, udp, v4};
 use crate::rig::port::{PATIENCE, Port};
+use crate::rig::socket::{receive, udp_at};
 use crate::rig::steered::{gtpu, register};
 use crate::rig::{Pair, index, run, umem};
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;
-
-fn udp_at(address: &str) -> UdpSocket {
-    let socket = UdpSocket::bind(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
-fn receive(socket: &UdpSocket) -> Vec<u8> {
-    let mut buffer = vec![0; 65536];
-    let (len, _) = socket.recv_from(&mut buffer).unwrap();
-    buffer.truncate(len);
-    buffer
-}
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| u8::try_from((at * 31 + at / 251) % 256).unwrap()).collect()

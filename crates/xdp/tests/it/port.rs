@@ -300,16 +300,13 @@ fn a_registered_socket_gets_the_packet() {
             let mut port = Port::bind(&Socket::builder(index("kb-a0"), 0), &memory, 0, 64);
             port.supply(32);
             steering.register_socket(0, port.socket.as_fd()).unwrap();
-            let near = UdpSocket::bind("10.77.0.1:9").unwrap();
-            near.set_read_timeout(Some(PATIENCE)).unwrap();
+            let near = rig::socket::udp_at("10.77.0.1:9");
             let far = pair.far(|| UdpSocket::bind("10.77.0.2:0").unwrap());
             far.send_to(b"tunnel", "10.77.0.1:4789").unwrap();
             let packet = port.receive(PATIENCE).expect("a packet");
             assert_eq!(port.bytes(&packet)[42..], *b"tunnel");
             far.send_to(b"to us", "10.77.0.1:9").unwrap();
-            let mut buffer = [0; 16];
-            let len = near.recv(&mut buffer).unwrap();
-            assert_eq!(buffer[..len], *b"to us");
+            assert_eq!(rig::socket::receive(&near), b"to us");
             assert!(port.receive(Duration::from_millis(50)).is_none());
             assert_eq!(steering.counters().unwrap().redirected(PortClass::Address), 1);
             let tunnel = eth(mac, 0x0800, &v4("10.77.0.1", 17, &udp(4789, b"")));

@@ -13,7 +13,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +20,8 @@ use std::time::{Duration, Instant};
 use kaido_engine::{Batch, Frame, FramePool, PoolCache, Port, netlink};
 
 pub mod frame;
+#[path = "../../../../xdp/tests/it/rig/socket.rs"]
+pub mod socket;
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -146,19 +147,6 @@ fn setup(link: usize, side: char, host: u8) {
     run(&format!("ip addr add 10.77.{link}.{host}/24 dev {device}"));
     run(&format!("ip -6 addr add fd77:{link}::{host}/64 dev {device} nodad"));
     run(&format!("ip link set {device} up"));
-}
-
-pub fn udp_at(address: &str) -> UdpSocket {
-    let socket = UdpSocket::bind(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
-pub fn receive(socket: &UdpSocket) -> Vec<u8> {
-    let mut buffer = vec![0; 65536];
-    let (len, _) = socket.recv_from(&mut buffer).unwrap();
-    buffer.truncate(len);
-    buffer
 }
 
 pub fn pattern(len: usize) -> Vec<u8> {
