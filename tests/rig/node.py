@@ -47,10 +47,10 @@ memory = "{{folder}}/memory"
 {{store}}"""
 
 
-def port(role: str, driver: str, *more: str, interface: str | None = None) -> str:
+def port(role: str, driver: str, *more: str, name: str | None = None, interface: str | None = None) -> str:
     """A port's table: named after its role, on the interface of that name."""
     lines = (
-        f'name = "{role}"',
+        f'name = "{name or role}"',
         f'driver = "{driver}"',
         f'interface = "{interface or role}"',
         f'roles = ["{role}"]',

@@ -56,7 +56,10 @@ pub use polling::{PollState, PollTotals, WorkerSettings};
 pub use pool::{FramePool, FrameSize, HEADROOM, LINK_HEADER, OwnedPool, PoolCache, PoolError};
 pub use port::{KernelPath, Port, PortId};
 pub use prefix_routes::PrefixRoute;
-pub use routes::{ListedRoute, NeighbourRequest, NextHop, NextHops, Resolution, Route, RouteTable, Routes};
+pub use routes::{
+    ListedRoute, NeighbourRequest, NextHop, NextHops, Resolution, Route, RouteList, RouteTable, Routes, Vrf,
+    VrfAddress, VrfId, VrfTable,
+};
 pub use sampling::{PacketSample, PacketSampler, PacketSamples};
 pub use timing::{HistogramTotals, STAGES_MAX};
 pub use trace_recorder::{Disposition, head_of};

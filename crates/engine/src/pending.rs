@@ -1,11 +1,11 @@
 //! Packets that wait for a next hop's Ethernet address.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::frame::Frame;
 use crate::port::PortId;
+use crate::routes::VrfAddress;
 
 /// Packets of one worker that wait for next hops.
 const PENDING_MAX: usize = 1024;
@@ -23,7 +23,7 @@ pub struct Pending<T = ()> {
     /// Where it came in, to count its drop.
     pub from: PortId,
     /// Where it goes.
-    pub destination: IpAddr,
+    pub destination: VrfAddress,
     /// What the function is to do when it leaves.
     pub then: T,
     since: Instant,
@@ -62,10 +62,11 @@ impl<T> PendingQueue<T> {
         &mut self,
         frame: Frame,
         from: PortId,
-        destination: IpAddr,
+        destination: impl Into<VrfAddress>,
         then: T,
         now: Instant,
     ) -> Result<(), Frame> {
+        let destination = destination.into();
         let same = || self.packets.iter().filter(|packet| packet.destination == destination).count();
         if self.packets.len() >= PENDING_MAX || same() >= PENDING_PER_DESTINATION {
             return Err(frame);

@@ -4,6 +4,8 @@
 //! every change makes a new generation. A worker's [`NextHops`] finds the longest prefix in a table that
 //! is exchanged whole when the routes change. It remembers the neighbour behind each gateway as long as
 //! the generation stands, and neighbours on the link itself in a small direct-mapped cache.
+//!
+//! Beside the main table there may be [VRFs](Vrf), each with routes of its own.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -63,25 +65,104 @@ pub struct Route {
     pub metric: u32,
 }
 
-/// Routes by prefix; exchanged whole, never changed.
+/// Where routes of a [`Vrf`] come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VrfTable {
+    /// The kernel's main table.
+    Main,
+    /// The table of the kernel's VRF device to which the interface of a port belongs; the main one where it belongs to none.
+    OfPort(PortId),
+    /// The kernel's table of that number.
+    Number(u32),
+}
+
+/// Routes that count for some packets, and not for others: virtual routing and forwarding.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Vrf {
+    /// What it is called where routes are listed.
+    pub name: String,
+    /// Where they come from.
+    pub table: VrfTable,
+    /// By which ports they lead, as if no others were in the table; `None` for any. Routes that stop packets count in any case.
+    pub ports: Option<Vec<PortId>>,
+}
+
+impl Vrf {
+    /// The main table.
+    pub fn main() -> Self {
+        Self { name: "main".to_owned(), table: VrfTable::Main, ports: None }
+    }
+
+    fn takes(&self, route: &Route) -> bool {
+        self.ports.as_ref().is_none_or(|ports| route.port.is_none_or(|port| ports.contains(&port)))
+    }
+}
+
+/// The number of a [`Vrf`] of some [`Routes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VrfId(u16);
+
+impl VrfId {
+    /// That of the main table, which is always there.
+    pub const MAIN: Self = Self(0);
+}
+
+/// An address by a VRF's routes. One alone is meant by the main table's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VrfAddress {
+    /// The VRF.
+    pub vrf: VrfId,
+    /// The address.
+    pub address: IpAddr,
+}
+
+impl From<IpAddr> for VrfAddress {
+    fn from(address: IpAddr) -> Self {
+        Self { vrf: VrfId::MAIN, address }
+    }
+}
+
+/// Routes of a VRF, with their prefixes.
+pub type RouteList = Vec<(IpAddr, u8, Route)>;
+
+/// Routes of a VRF by prefix; exchanged whole, never changed.
 #[derive(Debug, Default)]
 struct Prefixes {
     v4: PrefixTable,
     v6: PrefixTable,
     /// What the tables' numbers stand for.
-    routes: Vec<(IpAddr, u8, Route)>,
+    routes: RouteList,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tables {
-    prefixes: Arc<Prefixes>,
+    /// With the routes of each, as they were set; the first is the main table.
+    vrfs: Vec<(Vrf, RouteList, Arc<Prefixes>)>,
     neighbours: HashMap<NeighbourRequest, [u8; 6]>,
     /// Routes that no feeder changes.
-    fixed: Vec<(IpAddr, u8, Route)>,
+    fixed: RouteList,
     /// Ports behind which there is one neighbour, whatever the address.
     sole_neighbours: HashMap<PortId, [u8; 6]>,
     /// The port behind which the kernel itself routes, if there is one.
     elsewhere: Option<PortId>,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            vrfs: vec![(Vrf::main(), RouteList::new(), Arc::default())],
+            neighbours: HashMap::new(),
+            fixed: RouteList::new(),
+            sole_neighbours: HashMap::new(),
+            elsewhere: None,
+        }
+    }
+}
+
+impl Tables {
+    fn prefixes(&self) -> impl Iterator<Item = Arc<Prefixes>> {
+        self.vrfs.iter().map(|(.., prefixes)| prefixes.clone())
+    }
 }
 
 /// Routes and neighbours, shared by all workers.
@@ -108,9 +189,31 @@ impl Routes {
     }
 
     /// Sets the routes that stay whatever the feeder sets; before the feeder starts.
-    pub fn set_fixed_routes(&self, routes: Vec<(IpAddr, u8, Route)>) {
+    pub fn set_fixed_routes(&self, routes: RouteList) {
         self.lock().fixed = routes;
         self.set_routes([]);
+    }
+
+    /// The number of a VRF, which is new or known already. A new one has the routes of the main table that it takes, or
+    /// none where it has another table, until the feeder sets them. Beyond 65 535 of them they have none at all.
+    pub fn vrf(&self, vrf: Vrf) -> VrfId {
+        let mut tables = self.lock();
+        let known = tables.vrfs.iter().position(|(known, ..)| *known == vrf);
+        let number = known.unwrap_or(tables.vrfs.len());
+        if known.is_none() {
+            let (_, main, prefixes) = &tables.vrfs[0];
+            let list = taken(&vrf, main);
+            let prefixes = Prefixes::of((&vrf, &list), (main, prefixes), &tables.fixed);
+            tables.vrfs.push((vrf, list, prefixes));
+            drop(tables);
+            self.changed();
+        }
+        VrfId(u16::try_from(number).unwrap_or(u16::MAX))
+    }
+
+    /// All VRFs, in the order of their numbers.
+    pub fn vrfs(&self) -> Vec<Vrf> {
+        self.lock().vrfs.iter().map(|(vrf, ..)| vrf.clone()).collect()
     }
 
     /// Says that all behind a port is one neighbour, as the kernel is behind a TAP device.
@@ -125,11 +228,27 @@ impl Routes {
         self.changed();
     }
 
-    /// Exchanges all routes but the fixed ones.
+    /// Exchanges all routes but the fixed ones. They are those of the main table, of which other VRFs have what they take.
     pub fn set_routes(&self, routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) {
+        let routes: RouteList = routes.into_iter().collect();
+        self.set_vrf_routes(self.vrfs().iter().map(|vrf| taken(vrf, &routes)).collect());
+    }
+
+    /// As [`Routes::set_routes`], of each VRF, in the order of their numbers. One that has come meanwhile keeps what it has.
+    pub fn set_vrf_routes(&self, lists: Vec<RouteList>) {
         let fixed = self.lock().fixed.clone();
-        let prefixes = Prefixes::build(routes.into_iter().chain(fixed));
-        self.lock().prefixes = Arc::new(prefixes);
+        // Without the lock: workers take it.
+        let mut built: Vec<(RouteList, Arc<Prefixes>)> = Vec::with_capacity(lists.len());
+        for (vrf, list) in self.vrfs().iter().zip(lists) {
+            let prefixes = match built.first() {
+                Some((main, prefixes)) => Prefixes::of((vrf, &list), (main, prefixes), &fixed),
+                None => Arc::new(Prefixes::build(vrf, &list, &fixed)),
+            };
+            built.push((list, prefixes));
+        }
+        for (known, (list, prefixes)) in self.lock().vrfs.iter_mut().zip(built) {
+            (known.1, known.2) = (list, prefixes);
+        }
         self.changed();
     }
 
@@ -156,19 +275,29 @@ impl Routes {
         self.lock().neighbours.iter().map(|(neighbour, mac)| (*neighbour, *mac)).collect()
     }
 
-    /// The routes as they are now, to be listed: who looks at them keeps no worker waiting.
-    pub fn table(&self) -> RouteTable {
+    /// The routes of each VRF as they are now, to be listed: who looks at them keeps no worker waiting. Left out are those that
+    /// have all routes of the main table and no others.
+    pub fn tables(&self) -> Vec<RouteTable> {
         let tables = self.lock();
-        RouteTable { prefixes: tables.prefixes.clone(), elsewhere: tables.elsewhere }
+        let vrfs = tables.vrfs.iter();
+        let table = |(vrf, _, prefixes): &(Vrf, RouteList, Arc<Prefixes>)| RouteTable {
+            vrf: vrf.clone(),
+            prefixes: prefixes.clone(),
+            elsewhere: tables.elsewhere,
+        };
+        let main = &tables.vrfs[0].2;
+        vrfs.enumerate()
+            .filter(|(at, (.., prefixes))| *at == 0 || !Arc::ptr_eq(main, prefixes))
+            .map(|(_, vrf)| table(vrf))
+            .collect()
     }
 
     /// A worker's view.
     pub fn next_hops(self: &Arc<Self>) -> NextHops {
         NextHops {
             routes: self.clone(),
-            prefixes: Arc::default(),
+            vrfs: Vec::new(),
             seen: 0,
-            gateways: Vec::new(),
             on_link: vec![CachedRoute::EMPTY; CACHE_SLOTS].into_boxed_slice(),
         }
     }
@@ -208,11 +337,35 @@ impl Routes {
     }
 }
 
+/// What a VRF has of the routes of the main table.
+fn taken(vrf: &Vrf, main: &[(IpAddr, u8, Route)]) -> RouteList {
+    match vrf.table {
+        VrfTable::Main | VrfTable::OfPort(_) => {
+            main.iter().filter(|(.., route)| vrf.takes(route)).copied().collect()
+        }
+        VrfTable::Number(_) => RouteList::new(),
+    }
+}
+
 impl Prefixes {
-    fn build(routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) -> Self {
+    /// Those of a VRF beside the main table's, which are the same where all of its routes are.
+    fn of(
+        (vrf, list): (&Vrf, &RouteList),
+        (main, prefixes): (&RouteList, &Arc<Self>),
+        fixed: &[(IpAddr, u8, Route)],
+    ) -> Arc<Self> {
+        if vrf.ports.is_none() && list == main {
+            prefixes.clone()
+        } else {
+            Arc::new(Self::build(vrf, list, fixed))
+        }
+    }
+
+    fn build(vrf: &Vrf, list: &[(IpAddr, u8, Route)], fixed: &[(IpAddr, u8, Route)]) -> Self {
         let mut built = Self::default();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        let mut routes: Vec<_> = routes.into_iter().collect();
+        let fixed = fixed.iter().filter(|(.., route)| vrf.takes(route));
+        let mut routes: Vec<_> = list.iter().chain(fixed).copied().collect();
         // In the order in which they are listed. The last of equal prefixes counts: that of the lowest metric, and of those the
         // first given.
         routes.reverse();
@@ -244,9 +397,11 @@ pub struct ListedRoute {
     pub is_used: bool,
 }
 
-/// Routes as they were at one time.
+/// Routes of a VRF as they were at one time.
 #[derive(Debug)]
 pub struct RouteTable {
+    /// Whose they are.
+    pub vrf: Vrf,
     prefixes: Arc<Prefixes>,
     elsewhere: Option<PortId>,
 }
@@ -268,45 +423,72 @@ impl RouteTable {
 #[derive(Clone, Copy, Debug)]
 struct CachedRoute {
     generation: u64,
+    vrf: VrfId,
     destination: u128,
     next_hop: NextHop,
 }
 
 impl CachedRoute {
     /// Generation zero never stands.
-    const EMPTY: Self =
-        Self { generation: 0, destination: 0, next_hop: NextHop { port: PortId(0), mac: [0; 6] } };
+    const EMPTY: Self = Self {
+        generation: 0,
+        vrf: VrfId::MAIN,
+        destination: 0,
+        next_hop: NextHop { port: PortId(0), mac: [0; 6] },
+    };
+
+    fn is(&self, generation: u64, vrf: VrfId, destination: u128) -> bool {
+        (self.generation, self.vrf, self.destination) == (generation, vrf, destination)
+    }
+}
+
+/// A worker's view of a VRF.
+#[derive(Debug)]
+struct VrfView {
+    prefixes: Arc<Prefixes>,
+    /// By the number of a route: the neighbour that is its gateway.
+    gateways: Vec<Option<NextHop>>,
+}
+
+impl VrfView {
+    #[inline(always)]
+    fn number(&self, destination: IpAddr) -> u32 {
+        match destination {
+            IpAddr::V4(addr) => self.prefixes.v4.lookup_u32(addr.to_bits()),
+            IpAddr::V6(addr) => self.prefixes.v6.lookup_u128(addr.to_bits()),
+        }
+    }
 }
 
 /// One worker's way to next hops.
 #[derive(Debug)]
 pub struct NextHops {
     routes: Arc<Routes>,
-    prefixes: Arc<Prefixes>,
-    /// Generation of `prefixes`, and of all that `gateways` remembers.
+    vrfs: Vec<VrfView>,
+    /// Generation of `vrfs`.
     seen: u64,
-    /// By the number of a route: the neighbour that is its gateway.
-    gateways: Vec<Option<NextHop>>,
     on_link: Box<[CachedRoute]>,
 }
 
 impl NextHops {
     /// The next hop of `destination`.
     #[inline]
-    pub fn resolve(&mut self, destination: IpAddr) -> Resolution {
-        match destination {
-            IpAddr::V4(addr) => self.resolve_v4(addr.to_bits()),
-            IpAddr::V6(addr) => self.resolve_v6(addr.to_bits()),
+    pub fn resolve(&mut self, destination: impl Into<VrfAddress>) -> Resolution {
+        self.refresh();
+        let VrfAddress { vrf, address } = destination.into();
+        let Some(view) = self.vrfs.get(usize::from(vrf.0)) else { return Resolution::NoRoute };
+        let number = view.number(address);
+        match view.gateways.get(number as usize) {
+            Some(Some(hop)) => Resolution::Ready(*hop),
+            _ => self.resolve_by((vrf, number), address),
         }
     }
 
     /// The port by which packets to `destination` leave, whether the neighbour is known or not.
-    pub fn port_of(&self, destination: IpAddr) -> Option<PortId> {
-        let number = match destination {
-            IpAddr::V4(addr) => self.prefixes.v4.lookup_u32(addr.to_bits()),
-            IpAddr::V6(addr) => self.prefixes.v6.lookup_u128(addr.to_bits()),
-        };
-        let (.., route) = self.prefixes.routes.get(number as usize)?;
+    pub fn port_of(&self, destination: impl Into<VrfAddress>) -> Option<PortId> {
+        let VrfAddress { vrf, address } = destination.into();
+        let view = self.vrfs.get(usize::from(vrf.0))?;
+        let (.., route) = view.prefixes.routes.get(view.number(address) as usize)?;
         route.port.or(self.routes.lock().elsewhere)
     }
 
@@ -317,30 +499,8 @@ impl NextHops {
         self.port_of(destination).is_none_or(|port| elsewhere == Some(port))
     }
 
-    /// As [`NextHops::resolve`], of an IPv4 address.
-    #[inline]
-    pub fn resolve_v4(&mut self, destination: u32) -> Resolution {
-        self.refresh();
-        let number = self.prefixes.v4.lookup_u32(destination);
-        match self.gateways.get(number as usize) {
-            Some(Some(hop)) => Resolution::Ready(*hop),
-            _ => self.resolve_by(number, Ipv4Addr::from_bits(destination).into()),
-        }
-    }
-
-    /// As [`NextHops::resolve`], of an IPv6 address.
-    #[inline]
-    pub fn resolve_v6(&mut self, destination: u128) -> Resolution {
-        self.refresh();
-        let number = self.prefixes.v6.lookup_u128(destination);
-        match self.gateways.get(number as usize) {
-            Some(Some(hop)) => Resolution::Ready(*hop),
-            _ => self.resolve_by(number, Ipv6Addr::from_bits(destination).into()),
-        }
-    }
-
-    /// The ways of a family. Gateways that are not known are asked for.
-    pub fn prefix_routes(&mut self, is_ipv4: bool) -> Vec<PrefixRoute> {
+    /// The ways of a family in a VRF. Gateways that are not known are asked for.
+    pub fn prefix_routes(&mut self, vrf: VrfId, is_ipv4: bool) -> Vec<PrefixRoute> {
         self.refresh();
         let elsewhere = self.routes.lock().elsewhere;
         let route_of = |(to, route): ((IpAddr, u8), Route)| PrefixRoute {
@@ -348,7 +508,13 @@ impl NextHops {
             port: route.port.or(elsewhere),
             gateway: route.gateway.map(|gateway| self.routes.resolve(route, gateway)),
         };
-        effective(&self.prefixes.routes, is_ipv4).into_iter().map(route_of).collect()
+        let routes = self.vrfs.get(usize::from(vrf.0)).map(|view| &*view.prefixes.routes);
+        effective(routes.unwrap_or_default(), is_ipv4).into_iter().map(route_of).collect()
+    }
+
+    /// See [`Routes::vrf`].
+    pub fn vrf(&self, vrf: Vrf) -> VrfId {
+        self.routes.vrf(vrf)
     }
 
     /// Every known neighbour of every port.
@@ -356,35 +522,41 @@ impl NextHops {
         self.routes.neighbours()
     }
 
-    /// As [`NextHops::resolve_v4`], by what was known at the last [`NextHops::refresh`]; `None` also for what
-    /// only a complete resolution finds.
+    /// As [`NextHops::resolve`], of an IPv4 address in a VRF, by what was known at the last [`NextHops::refresh`]; `None` also
+    /// for what only a complete resolution finds.
     #[inline(always)]
-    pub fn known_v4(&self, destination: u32) -> Option<&NextHop> {
-        let number = self.prefixes.v4.lookup_u32(destination);
-        match self.gateways.get(number as usize)? {
+    pub fn known_v4(&self, vrf: VrfId, destination: u32) -> Option<&NextHop> {
+        let view = self.vrfs.get(usize::from(vrf.0))?;
+        let number = view.prefixes.v4.lookup_u32(destination);
+        match view.gateways.get(number as usize)? {
             Some(hop) => Some(hop),
-            None => self.known_on_link(number, Ipv4Addr::from_bits(destination).into()),
+            None => self.known_on_link((vrf, number), Ipv4Addr::from_bits(destination).into()),
         }
     }
 
     /// As [`NextHops::known_v4`], of an IPv6 address.
     #[inline(always)]
-    pub fn known_v6(&self, destination: u128) -> Option<&NextHop> {
-        let number = self.prefixes.v6.lookup_u128(destination);
-        match self.gateways.get(number as usize)? {
+    pub fn known_v6(&self, vrf: VrfId, destination: u128) -> Option<&NextHop> {
+        let view = self.vrfs.get(usize::from(vrf.0))?;
+        let number = view.prefixes.v6.lookup_u128(destination);
+        match view.gateways.get(number as usize)? {
             Some(hop) => Some(hop),
-            None => self.known_on_link(number, Ipv6Addr::from_bits(destination).into()),
+            None => self.known_on_link((vrf, number), Ipv6Addr::from_bits(destination).into()),
         }
+    }
+
+    fn route(&self, (vrf, number): (VrfId, u32)) -> Option<Route> {
+        let (.., route) = self.vrfs.get(usize::from(vrf.0))?.prefixes.routes.get(number as usize)?;
+        Some(*route)
     }
 
     /// The neighbour itself, where the route of that number leads to the link, and it was resolved not long ago.
     #[inline(never)]
-    fn known_on_link(&self, number: u32, destination: IpAddr) -> Option<&NextHop> {
-        let (.., route) = self.prefixes.routes.get(number as usize)?;
+    fn known_on_link(&self, by: (VrfId, u32), destination: IpAddr) -> Option<&NextHop> {
+        let route = self.route(by)?;
         let key = on_link_key(destination);
-        let cached = &self.on_link[slot_of(key)];
-        let is_its = cached.generation == self.seen && cached.destination == key;
-        (is_its && route.gateway.is_none()).then_some(&cached.next_hop)
+        let cached = &self.on_link[slot_of(by.0, key)];
+        (cached.is(self.seen, by.0, key) && route.gateway.is_none()).then_some(&cached.next_hop)
     }
 
     /// Takes in what has changed since the last time.
@@ -398,33 +570,34 @@ impl NextHops {
 
     #[cold]
     fn read_again(&mut self, generation: u64) {
-        self.prefixes = self.routes.lock().prefixes.clone();
-        self.gateways.clear();
-        self.gateways.resize(self.prefixes.routes.len(), None);
+        let view =
+            |prefixes: Arc<Prefixes>| VrfView { gateways: vec![None; prefixes.routes.len()], prefixes };
+        self.vrfs = self.routes.lock().prefixes().map(view).collect();
         self.seen = generation;
     }
 
     /// Resolves by the route of that number what is not remembered with it.
-    fn resolve_by(&mut self, number: u32, destination: IpAddr) -> Resolution {
-        let Some(&(.., route)) = self.prefixes.routes.get(number as usize) else {
-            debug_assert_eq!(number, NO_PREFIX);
+    fn resolve_by(&mut self, by: (VrfId, u32), destination: IpAddr) -> Resolution {
+        let Some(route) = self.route(by) else {
+            debug_assert_eq!(by.1, NO_PREFIX);
             return Resolution::NoRoute;
         };
+        let (vrf, number) = by;
         if route.gateway.is_some() {
             let resolution = self.routes.resolve(route, destination);
             if let Resolution::Ready(hop) = resolution {
-                self.gateways[number as usize] = Some(hop);
+                self.vrfs[usize::from(vrf.0)].gateways[number as usize] = Some(hop);
             }
             return resolution;
         }
         let key = on_link_key(destination);
-        let slot = &mut self.on_link[slot_of(key)];
-        if slot.generation == self.seen && slot.destination == key {
+        let slot = &mut self.on_link[slot_of(vrf, key)];
+        if slot.is(self.seen, vrf, key) {
             return Resolution::Ready(slot.next_hop);
         }
         let resolution = self.routes.resolve(route, destination);
         if let Resolution::Ready(next_hop) = resolution {
-            *slot = CachedRoute { generation: self.seen, destination: key, next_hop };
+            *slot = CachedRoute { generation: self.seen, vrf, destination: key, next_hop };
         }
         resolution
     }
@@ -452,8 +625,8 @@ fn on_link_key(destination: IpAddr) -> u128 {
 /// Low bits differ most among hosts; a multiplication brings all of them to the top.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // Folding 128 bits, then taking the top ten.
-fn slot_of(key: u128) -> usize {
-    let folded = (key as u64) ^ ((key >> 64) as u64);
+fn slot_of(vrf: VrfId, key: u128) -> usize {
+    let folded = (key as u64) ^ ((key >> 64) as u64) ^ u64::from(vrf.0);
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % CACHE_SLOTS
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::netlink::{Interface, InterfaceAddress, RouteWatcher, WatchSettings};
 use kaido_engine::port::Port;
-use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes};
+use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes, Vrf};
 use kaido_xdp::{AttachMode, PinFolder, Program};
 
 pub use super::binder::{Binder, Device, PINNED_LINK};
@@ -56,6 +56,11 @@ pub trait PortRequirements {
     /// Whether everything that no other route is for goes to the kernel behind a TAP device.
     fn is_way_out(&self, _tap: &PortConfig) -> bool {
         false
+    }
+
+    /// VRFs beside the main table that packets are routed by, whose routes are to be there from the start.
+    fn vrfs(&self) -> Vec<Vrf> {
+        Vec::new()
     }
 
     /// Where packets out of AF_XDP sockets go that are the kernel's.
@@ -195,6 +200,9 @@ impl<P: Program + 'static> OpenPorts<P> {
         let programs = Arc::new(Mutex::new(programs));
         takeover.keep_programs(links_of(programs.clone()));
         static_routes(&devices, &routes, requirements);
+        for vrf in requirements.vrfs() {
+            routes.vrf(vrf);
+        }
         let watcher = watch(&devices, &routes, wanted, &programs)?;
         // What has no port of its own is counted by the first of its interface.
         let first = |device: &Device| device.program.filter(|_| device.place == 0);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use kaido_engine::netlink::{self, NeighbourState, NeighbourTable};
-use kaido_engine::{ListedRoute, PortId, Routes};
+use kaido_engine::{ListedRoute, PortId, RouteTable, Routes};
 
 use crate::api::{IpRoute, ListNeighbours, ListRoutes, Neighbour, Problem};
 use crate::board::PortBoard;
@@ -38,7 +38,12 @@ impl RouteMirror {
             return;
         }
         let ports = PortNames::of(board);
-        for ListedRoute { prefix, prefix_len, route, is_used } in self.routes.table().iter() {
+        let tables = self.routes.tables();
+        let of_vrf = |table: &RouteTable| asked.vrf.as_deref().is_none_or(|wanted| table.vrf.name == wanted);
+        let listed = tables.iter().filter(|table| of_vrf(table));
+        for (vrf, ListedRoute { prefix, prefix_len, route, is_used }) in
+            listed.flat_map(|table| table.iter().map(|route| (&table.vrf.name, route)))
+        {
             let to = Prefix { addr: prefix, len: prefix_len };
             let port = route.port.map(|port| ports.name(port));
             let is_asked_for = asked.address.is_none_or(|address| to.contains(address))
@@ -47,6 +52,7 @@ impl RouteMirror {
             if is_asked_for {
                 page.add(|| IpRoute {
                     function: function.to_owned(),
+                    vrf: vrf.clone(),
                     prefix: format!("{prefix}/{prefix_len}"),
                     port: port.map(str::to_owned),
                     gateway: route.gateway.as_ref().map(IpAddr::to_string),

@@ -151,6 +151,7 @@ mod tests {
             mac: [2; 6],
             mtu: 1500,
             up: true,
+            vrf_table: None,
             addresses,
         };
         let interfaces = vec![interface("ens4", vec![address]), interface("ens5", Vec::new())];

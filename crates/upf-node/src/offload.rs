@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use kaido_engine::{
-    DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, PrefixRoute, Resolution,
+    DropReason, NeighbourRequest, NextHop, NextHops, PortId, PortTotals, PrefixRoute, Resolution, VrfId,
 };
 use kaido_node::config::{Datapath, Prefix};
 use kaido_node::ports::Device;
@@ -103,6 +103,8 @@ impl Exit {
 pub(super) struct OffloadContext {
     /// Ports that it can send from.
     pub(super) exits: Exits,
+    /// By whose routes packets leave.
+    pub(super) vrf: VrfId,
     /// By port: whether the kernel may route out of tunnels by it. Not by ports of N3 and N9, into which only tunnels lead; where a
     /// port has both sides, the workers look closer.
     pub(super) n6_only: Vec<bool>,
@@ -298,7 +300,7 @@ impl XdpOffload {
         let mut taken = BTreeMap::new();
         let (mut routes, mut links, mut is_full) = (Vec::new(), BTreeSet::new(), false);
         for is_ipv4 in [true, false] {
-            let prefix_routes = self.next_hops.prefix_routes(is_ipv4);
+            let prefix_routes = self.next_hops.prefix_routes(self.around.vrf, is_ipv4);
             if prefix_routes.len() > ROUTES_MAX {
                 is_full = true;
                 if !self.is_full {
@@ -501,6 +503,7 @@ mod tests {
 
     fn around(lans: Vec<Lan>) -> OffloadContext {
         OffloadContext {
+            vrf: VrfId::MAIN,
             exits: Exits::taking([None, Some(EXIT), Some(Exit { vid: Some(100), ..EXIT })]),
             n6_only: vec![false, true, true],
             ue_prefixes: Vec::new(),

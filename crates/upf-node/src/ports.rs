@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
-use kaido_engine::{Inbox, KernelPath};
+use kaido_engine::{Inbox, KernelPath, Vrf, VrfId};
 use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
 use kaido_node::takeover::Takeover;
@@ -18,6 +18,7 @@ use kaido_upf::fragment::FragmentSettings;
 use kaido_upf::ids::InstanceId;
 use kaido_upf::lan::VlanTags;
 use kaido_upf::node::{EndpointScope, Instance, LiveSettings, Node, NodeMemory, NodeSettings, PortRole};
+use kaido_upf::{ExitInstances, ExitVrfs};
 use kaido_upf_xdp::offload::{FrameLosses, LeftTables, LostFrames, VLANS_MAX, Vlan, VlanRole};
 use kaido_upf_xdp::{OffloadError, Roles, SharedOffload, Steering, SteeringConfig};
 use kaido_xdp::PinFolder;
@@ -117,12 +118,47 @@ impl PortRequirements for PortNeeds<'_> {
         if self.config.of_port(port).is_some_and(UpfPort::is_gtpu) { self.endpoints } else { &[] }
     }
 
+    fn vrfs(&self) -> Vec<Vrf> {
+        let PortInstances { instances, of_ports, route_tables } = PortInstances::of(&self.config.ports);
+        ExitInstances { instances: &instances, of_ports: &of_ports, route_tables: &route_tables }.vrfs()
+    }
+
     fn is_way_out(&self, tap: &PortConfig) -> bool {
         self.config.of_port(tap).is_some_and(UpfPort::is_n6)
     }
 
     fn kernel_path(&self) -> KernelPath {
         KernelPath::Shared
+    }
+}
+
+/// The network instances of ports.
+#[derive(Debug, Default)]
+struct PortInstances {
+    instances: Vec<Instance>,
+    of_ports: Vec<Option<InstanceId>>,
+    route_tables: BTreeMap<InstanceId, u32>,
+}
+
+impl PortInstances {
+    fn of(ports: &[UpfPort]) -> Self {
+        let mut found = Self::default();
+        for of_port in ports {
+            let instance = of_port.is_n6().then(|| found.number(of_port.network_instance.clone()));
+            found.of_ports.push(instance);
+            let table = of_port.route_table.as_ref().map(|table| *table.get_ref());
+            found.route_tables.extend(instance.zip(table));
+        }
+        found
+    }
+
+    fn number(&mut self, name: Option<String>) -> InstanceId {
+        let known = self.instances.iter().position(|known| known.name == name);
+        let place = known.unwrap_or_else(|| {
+            self.instances.push(Instance { name });
+            self.instances.len() - 1
+        });
+        InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
     }
 }
 
@@ -218,17 +254,9 @@ impl Ports {
 
     /// What the user plane is told of the ports.
     pub(super) fn settings(&self, config: &UpfConfig) -> Result<NodeSettings, UpfStartFault> {
-        let mut instances: Vec<Instance> = Vec::new();
+        let PortInstances { mut instances, of_ports, route_tables } = PortInstances::of(&self.of_ports);
         let mut ports = Vec::new();
-        for (device, of_port) in self.devices() {
-            let instance = of_port.is_n6().then(|| {
-                let name = of_port.network_instance.clone();
-                let place = instances.iter().position(|known| known.name == name).unwrap_or_else(|| {
-                    instances.push(Instance { name });
-                    instances.len() - 1
-                });
-                InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
-            });
+        for ((device, of_port), instance) in self.devices().zip(of_ports) {
             // Behind a TAP device the addresses are the kernel's, not ours.
             let own = *device.config.driver.get_ref() != Driver::Tap;
             ports.push(PortRole {
@@ -250,6 +278,7 @@ impl Ports {
             ethernet,
             instances,
             ports,
+            route_tables,
             live: LiveSettings { named, ..config.live() },
             fragments: FragmentSettings {
                 enabled: config.reassembly.enabled,
@@ -282,6 +311,7 @@ impl Ports {
         let mut exits = vec![None; self.opened.devices.len()];
         let mut around = OffloadContext {
             exits: Exits::default(),
+            vrf: VrfId::MAIN,
             n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
             endpoints: settings.endpoints.clone(),
@@ -327,7 +357,9 @@ impl Ports {
         drop(steerings);
         around.exits = Exits::new(exits);
         self.kernel = Some((offload.clone(), around.exits.clone()));
-        Ok(Some(XdpOffload::new(offload, around, self.opened.routes().next_hops())))
+        let next_hops = self.opened.routes().next_hops();
+        around.vrf = ExitVrfs::of_settings(settings, &next_hops).of_any();
+        Ok(Some(XdpOffload::new(offload, around, next_hops)))
     }
 
     /// Offers the tables of the kernel's datapath, where there is one, to the next process, for as long as what is returned lives.

@@ -60,5 +60,7 @@ pub mod tunnels;
 pub mod ue;
 pub mod ue_networks;
 pub mod usage;
+mod vrf;
 
 pub use drop_reason::UpfDrop;
+pub use vrf::{ExitInstances, ExitVrfs};

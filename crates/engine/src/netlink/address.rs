@@ -10,6 +10,10 @@ use super::wire::{Message, Request, address, attributes, family, mac, octets, u3
 const LINK_HEADER: usize = 16;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, index.
 const ADDRESS_HEADER: usize = 8;
+/// Of `linux/if_link.h`: what a device that belongs to another says of the other, by its kind.
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+const IFLA_INFO_SLAVE_DATA: u16 = 5;
+const IFLA_VRF_PORT_TABLE: u16 = 1;
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +41,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is up and has a carrier (`IFF_UP` and `IFF_LOWER_UP`).
     pub up: bool,
+    /// The table of routes of the VRF device to which it belongs, if it belongs to one.
+    pub vrf_table: Option<u32>,
     /// Its addresses.
     pub addresses: Vec<InterfaceAddress>,
 }
@@ -164,6 +170,7 @@ pub(super) fn read_link(message: &Message<'_>) -> Option<Interface> {
         mac: [0; 6],
         mtu: 0,
         up: flags & running == running,
+        vrf_table: None,
         addresses: Vec::new(),
     };
     for (kind, value) in attributes(message.payload.get(LINK_HEADER..)?) {
@@ -173,10 +180,19 @@ pub(super) fn read_link(message: &Message<'_>) -> Option<Interface> {
             }
             libc::IFLA_ADDRESS => interface.mac = mac(value).unwrap_or_default(),
             libc::IFLA_MTU => interface.mtu = u32_at(value, 0)?,
+            libc::IFLA_LINKINFO => interface.vrf_table = vrf_table(value),
             _ => {}
         }
     }
     Some(interface)
+}
+
+/// What the kind of an interface says of a VRF that it belongs to.
+fn vrf_table(info: &[u8]) -> Option<u32> {
+    let of = |kind| attributes(info).find(|(found, _)| *found == kind).map(|(_, value)| value);
+    of(IFLA_INFO_SLAVE_KIND).filter(|kind| kind.strip_suffix(b"\0") == Some(b"vrf"))?;
+    let (_, table) = attributes(of(IFLA_INFO_SLAVE_DATA)?).find(|(kind, _)| *kind == IFLA_VRF_PORT_TABLE)?;
+    u32_at(table, 0)
 }
 
 fn read_address(message: &Message<'_>) -> Option<InterfaceAddress> {
@@ -196,4 +212,31 @@ fn read_address(message: &Message<'_>) -> Option<InterfaceAddress> {
         prefix_len,
         link_local: scope == libc::RT_SCOPE_LINK,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::wire::messages;
+
+    /// As the kernel says it of an interface that belongs to a VRF device, and of one that belongs to a bridge.
+    #[test]
+    fn the_table_of_a_vrf_is_told_by_who_belongs_to_it() {
+        let attribute = |kind, value: &[u8]| {
+            let octets = Request::new(0, 0, &[]).with(kind, value).into_bytes(0);
+            octets[16..].to_vec()
+        };
+        let table = attribute(IFLA_VRF_PORT_TABLE, &1077u32.to_ne_bytes());
+        let read = |kind: &[u8]| {
+            let info =
+                [attribute(IFLA_INFO_SLAVE_KIND, kind), attribute(IFLA_INFO_SLAVE_DATA, &table)].concat();
+            let header = link_header(5, 0, 0);
+            let octets =
+                Request::new(libc::RTM_NEWLINK, 0, &header).with(libc::IFLA_LINKINFO, &info).into_bytes(1);
+            let message = messages(&octets).next().unwrap();
+            read_link(&message).unwrap().vrf_table
+        };
+        assert_eq!(read(b"vrf\0"), Some(1077));
+        assert_eq!(read(b"bridge\0"), None);
+    }
 }

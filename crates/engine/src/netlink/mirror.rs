@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::address::{InterfaceAddress, dump_addresses, dump_links, read_link};
+use super::address::{Interface, InterfaceAddress, dump_addresses, dump_links, read_link};
 use super::neighbour::NeighbourState;
 use super::socket::Socket;
 use super::watcher::{AddressHook, PortIndexes};
 use super::wire::Message;
 use super::{NetlinkError, neighbour, route};
 use crate::port::PortId;
-use crate::routes::{NeighbourRequest, Route, Routes};
+use crate::routes::{NeighbourRequest, Route, RouteList, Routes, Vrf, VrfTable};
 
 /// Stale neighbours asked for at a time; the rest have their turn a second later.
 const REFRESH_BATCH: usize = 64;
@@ -78,12 +78,28 @@ pub(super) struct Dirty {
     pub(super) all: bool,
 }
 
+/// What routes need to know of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LinkState {
+    up: bool,
+    vrf_table: Option<u32>,
+}
+
+impl LinkState {
+    fn of(link: &Interface) -> Self {
+        Self { up: link.up, vrf_table: link.vrf_table }
+    }
+}
+
 pub(super) struct Mirror {
     routes: Arc<Routes>,
     ports: PortIndexes,
-    up: HashMap<u32, bool>,
+    links: HashMap<u32, LinkState>,
     pub(super) neighbours: NeighbourTable,
-    listed: Vec<(IpAddr, u8, Route)>,
+    /// The numbers of the tables that VRFs have their routes from.
+    tables: HashSet<u32>,
+    /// By the number of a VRF.
+    listed: Vec<RouteList>,
     addresses: Option<Vec<InterfaceAddress>>,
     on_addresses: Option<AddressHook>,
     pub(super) dirty: Dirty,
@@ -94,8 +110,9 @@ impl Mirror {
         Self {
             routes,
             ports,
-            up: HashMap::new(),
+            links: HashMap::new(),
             neighbours: NeighbourTable::default(),
+            tables: HashSet::new(),
             listed: Vec::new(),
             addresses: None,
             on_addresses,
@@ -119,15 +136,19 @@ impl Mirror {
                     self.set_neighbour(&entry);
                 }
             }
-            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.dirty.routes |= route::is_main(message),
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+                self.dirty.routes |= route::table(message).is_some_and(|table| self.tables.contains(&table));
+            }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => {
                 self.dirty.addresses = true;
                 self.dirty.routes = true;
             }
             libc::RTM_NEWLINK | libc::RTM_DELLINK => {
                 let Some(link) = read_link(message) else { return };
-                let up = link.up && message.kind == libc::RTM_NEWLINK;
-                if self.port(link.ifindex).is_some() && self.up.insert(link.ifindex, up) != Some(up) {
+                let is_there = message.kind == libc::RTM_NEWLINK;
+                let state = if is_there { LinkState::of(&link) } else { LinkState::default() };
+                if self.port(link.ifindex).is_some() && self.links.insert(link.ifindex, state) != Some(state)
+                {
                     self.dirty.routes = true;
                 }
             }
@@ -138,7 +159,8 @@ impl Mirror {
     /// Reads again what changed.
     pub(super) fn settle(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
         if self.dirty.all {
-            self.up = dump_links(socket)?.into_iter().map(|link| (link.ifindex, link.up)).collect();
+            let links = dump_links(socket)?;
+            self.links = links.iter().map(|link| (link.ifindex, LinkState::of(link))).collect();
             self.read_neighbours(socket)?;
         }
         if self.dirty.all || self.dirty.routes {
@@ -152,28 +174,57 @@ impl Mirror {
     }
 
     fn read_routes(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {
-        let mut listed = Vec::new();
-        for entry in route::dump(socket)? {
-            // Link-local destinations name no port, and are nobody's user traffic; as gateways they work.
-            if matches!(entry.prefix, IpAddr::V6(prefix) if prefix.is_unicast_link_local()) {
-                continue;
-            }
-            let alive = entry.hops.iter().filter(|hop| self.up.get(&hop.ifindex).copied().unwrap_or(false));
-            let ours = alive.clone().find_map(|hop| Some((self.port(hop.ifindex)?, hop.gateway)));
-            let (port, gateway) = match ours {
-                Some((port, gateway)) => (Some(port), gateway),
-                // Not through us, but the kernel would not take a shorter prefix either.
-                None if entry.stops || alive.count() > 0 => (None, None),
-                None => continue,
-            };
-            listed.push((entry.prefix, entry.prefix_len, Route { port, gateway, metric: entry.metric }));
-        }
+        let vrfs = self.routes.vrfs();
+        let tables: Vec<u32> = vrfs.iter().map(|vrf| self.table(vrf.table)).collect();
+        self.tables = tables.iter().copied().collect();
+        let mut entries = route::dump(socket, &self.tables)?;
+        // Link-local destinations name no port, and are nobody's user traffic; as gateways they work.
+        entries.retain(|entry| !matches!(entry.prefix, IpAddr::V6(prefix) if prefix.is_unicast_link_local()));
+        let of_vrf = |(vrf, table): (&Vrf, u32)| {
+            let of_table = entries.iter().filter(move |entry| entry.table == table);
+            of_table
+                .filter_map(|entry| Some((entry.prefix, entry.prefix_len, self.route(vrf, entry)?)))
+                .collect()
+        };
+        let listed: Vec<RouteList> = vrfs.iter().zip(tables).map(of_vrf).collect();
         // An exchange makes every worker resolve afresh: not for nothing.
         if listed != self.listed {
-            self.routes.set_routes(listed.iter().copied());
+            self.routes.set_vrf_routes(listed.clone());
             self.listed = listed;
         }
         Ok(())
+    }
+
+    /// The number of a table.
+    fn table(&self, table: VrfTable) -> u32 {
+        let of_port = |port: PortId| {
+            let ports = self.ports.read().unwrap_or_else(PoisonError::into_inner);
+            let (_, ifindex) = ports.iter().find(|(known, _)| *known == port)?;
+            self.links.get(ifindex)?.vrf_table
+        };
+        match table {
+            VrfTable::Main => route::MAIN,
+            VrfTable::OfPort(port) => of_port(port).unwrap_or(route::MAIN),
+            VrfTable::Number(number) => number,
+        }
+    }
+
+    /// An entry as a route of a VRF; `None` where it is none.
+    fn route(&self, vrf: &Vrf, entry: &route::Entry) -> Option<Route> {
+        let is_up = |ifindex| self.links.get(&ifindex).is_some_and(|link| link.up);
+        let mut alive = entry.hops.iter().filter(|hop| is_up(hop.ifindex));
+        let is_there = alive.clone().next().is_some();
+        let ours = alive.find_map(|hop| {
+            let port = self.port(hop.ifindex)?;
+            vrf.ports.as_ref().is_none_or(|ports| ports.contains(&port)).then_some((port, hop.gateway))
+        });
+        let (port, gateway) = match ours {
+            Some((port, gateway)) => (Some(port), gateway),
+            // Not through us, but the kernel would not take a shorter prefix either.
+            None if entry.stops || (is_there && vrf.ports.is_none()) => (None, None),
+            None => return None,
+        };
+        Some(Route { port, gateway, metric: entry.metric })
     }
 
     fn read_addresses(&mut self, socket: &mut Socket) -> Result<(), NetlinkError> {

@@ -1,5 +1,6 @@
-//! Routes of the main table, as the kernel lists them.
+//! Routes as the kernel lists them.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::NetlinkError;
@@ -22,9 +23,10 @@ pub(super) struct Hop {
     pub(super) gateway: Option<IpAddr>,
 }
 
-/// A route of the main table: unicast, or one that stops packets.
+/// A route: unicast, or one that stops packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
+    pub(super) table: u32,
     pub(super) prefix: IpAddr,
     pub(super) prefix_len: u8,
     pub(super) metric: u32,
@@ -34,29 +36,28 @@ pub(super) struct Entry {
     pub(super) hops: Vec<Hop>,
 }
 
-/// Whether a route message is of the main table.
-pub(super) fn is_main(message: &Message<'_>) -> bool {
+/// The number of the main table.
+pub(super) const MAIN: u32 = u32::from_le_bytes([libc::RT_TABLE_MAIN, 0, 0, 0]);
+
+/// The table that a route message is of.
+pub(super) fn table(message: &Message<'_>) -> Option<u32> {
     let payload = message.payload;
     let listed = attributes(payload.get(HEADER..).unwrap_or_default())
         .find(|(kind, _)| *kind == libc::RTA_TABLE)
         .and_then(|(_, value)| u32_at(value, 0));
-    let table = listed.or_else(|| payload.get(4).copied().map(u32::from));
-    table == Some(u32::from(libc::RT_TABLE_MAIN))
+    listed.or_else(|| payload.get(4).copied().map(u32::from))
 }
 
-/// Reads a `RTM_NEWROUTE` of the main table; nothing for what is neither unicast nor a stop.
+/// Reads a `RTM_NEWROUTE`; nothing for what is neither unicast nor a stop.
 pub(super) fn read(message: &Message<'_>) -> Option<Entry> {
     let payload = message.payload;
     let &[family, prefix_len, source_len, _, _, _, _, kind, ..] = payload else { return None };
     let flags = u32_at(payload, 8)?;
     let stops = matches!(kind, libc::RTN_BLACKHOLE | libc::RTN_UNREACHABLE | libc::RTN_PROHIBIT);
-    if !(stops || kind == libc::RTN_UNICAST)
-        || source_len != 0
-        || flags & libc::RTM_F_CLONED != 0
-        || !is_main(message)
-    {
+    if !(stops || kind == libc::RTN_UNICAST) || source_len != 0 || flags & libc::RTM_F_CLONED != 0 {
         return None;
     }
+    let table = table(message)?;
     let mut prefix = match libc::c_int::from(family) {
         libc::AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         libc::AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -81,7 +82,7 @@ pub(super) fn read(message: &Message<'_>) -> Option<Entry> {
         // IPv6 names the loopback device in such routes.
         hops.clear();
     }
-    Some(Entry { prefix, prefix_len, metric, stops, hops })
+    Some(Entry { table, prefix, prefix_len, metric, stops, hops })
 }
 
 /// Family of two bytes, then the address.
@@ -106,15 +107,17 @@ fn multipath(mut bytes: &[u8]) -> impl Iterator<Item = Hop> {
     std::iter::from_fn(one).filter_map(|(alive, hop)| alive.then_some(hop))
 }
 
-/// Every unicast route of the main table, IPv4 and IPv6.
-pub(super) fn dump(socket: &mut Socket) -> Result<Vec<Entry>, NetlinkError> {
+/// Every route of some tables, IPv4 and IPv6.
+pub(super) fn dump(socket: &mut Socket, tables: &HashSet<u32>) -> Result<Vec<Entry>, NetlinkError> {
     let mut entries = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut header = [0; HEADER];
         header[0] = family.to_le_bytes()[0];
         let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &header);
         entries.extend(socket.dump("reading the routes", &request, |message| {
-            (message.kind == libc::RTM_NEWROUTE).then(|| read(message)).flatten()
+            let is_wanted = message.kind == libc::RTM_NEWROUTE
+                && table(message).is_some_and(|table| tables.contains(&table));
+            is_wanted.then(|| read(message)).flatten()
         })?);
     }
     Ok(entries)
@@ -154,14 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn other_tables_and_kinds_are_left_out() {
+    fn the_table_is_told_and_other_kinds_are_left_out() {
         let oif = 3u32.to_ne_bytes();
         let route = |table, kind| Request::new(libc::RTM_NEWROUTE, 0, &header(table, kind));
-        assert!(parsed(route(254, 1).with(libc::RTA_OIF, &oif)).is_some());
-        assert!(parsed(route(255, 1).with(libc::RTA_OIF, &oif)).is_none());
+        assert_eq!(parsed(route(254, 1).with(libc::RTA_OIF, &oif)).unwrap().table, MAIN);
         assert!(parsed(route(254, 2).with(libc::RTA_OIF, &oif)).is_none());
         let other = route(254, 1).with(libc::RTA_OIF, &oif).with(libc::RTA_TABLE, &1000u32.to_ne_bytes());
-        assert!(parsed(other).is_none());
+        assert_eq!(parsed(other).unwrap().table, 1000);
     }
 
     #[test]

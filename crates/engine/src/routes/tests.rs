@@ -48,7 +48,7 @@ fn of_equal_prefixes_and_metrics_the_first_given_counts() {
         assert_eq!(hops.port_of(ip("10.0.0.1")), first, "before a fixed one");
         assert_eq!(hops.port_of(ip("10.1.0.1")), Some(PortId(3)), "a fixed one of a lower metric");
         assert_eq!(hops.port_of(ip("2001:db8::1")), first);
-        let ways = hops.prefix_routes(true);
+        let ways = hops.prefix_routes(VrfId::MAIN, true);
         assert_eq!(ways.iter().map(|way| way.port).collect::<Vec<_>>(), [first, Some(PortId(3))]);
     }
 }
@@ -125,20 +125,20 @@ fn fixed_routes_stay_and_a_sole_neighbour_has_every_address() {
 fn the_ways_follow_the_routes_and_their_gateways_are_asked_for() {
     let (routes, asked) = Routes::new();
     let mut hops = routes.next_hops();
-    assert_eq!(hops.prefix_routes(true), []);
+    assert_eq!(hops.prefix_routes(VrfId::MAIN, true), []);
     let near = (ip("10.1.0.0"), 24, route(1, None, 0));
     routes.set_routes([near, (ip("0.0.0.0"), 0, route(1, Some("10.1.0.1"), 0))]);
     let port = Some(PortId(1));
     let link = PrefixRoute { to: (ip("10.1.0.0"), 24), port, gateway: None };
     let default = |gateway| PrefixRoute { to: (ip("0.0.0.0"), 0), port, gateway: Some(gateway) };
-    assert_eq!(hops.prefix_routes(true), [default(Resolution::Pending), link]);
+    assert_eq!(hops.prefix_routes(VrfId::MAIN, true), [default(Resolution::Pending), link]);
     let gateway = asked.try_recv().unwrap();
     routes.set_neighbour(gateway, Some([1; 6]));
     let ready = Resolution::Ready(NextHop { port: PortId(1), mac: [1; 6] });
-    assert_eq!(hops.prefix_routes(true), [default(ready), link]);
+    assert_eq!(hops.prefix_routes(VrfId::MAIN, true), [default(ready), link]);
     assert_eq!(hops.neighbours(), [(gateway, [1; 6])]);
     routes.set_routes([near]);
-    assert_eq!(hops.prefix_routes(true), [link]);
+    assert_eq!(hops.prefix_routes(VrfId::MAIN, true), [link]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_scan_of_a_subnet_does_not_grow_the_queue() {
     routes.set_routes([(ip("10.0.0.0"), 8, route(0, None, 0))]);
     let mut hops = routes.next_hops();
     for host in 0..10_000u32 {
-        hops.resolve(Ipv4Addr::from_bits(0x0a00_0000 + host).into());
+        hops.resolve(IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + host)));
     }
     assert_eq!(asked.try_iter().count(), WANTED_MAX);
 }
@@ -164,8 +164,7 @@ fn routes_are_listed_by_prefix_and_of_equal_ones_one_is_used() {
         (ip("10.0.0.0"), 8, route(0, None, 0)),
         (ip("10.1.0.0"), 24, nowhere),
     ]);
-    let listed: Vec<_> = routes
-        .table()
+    let listed: Vec<_> = routes.tables()[0]
         .iter()
         .map(|of| (format!("{}/{}", of.prefix, of.prefix_len), of.route.port.unwrap().0, of.is_used))
         .collect();
@@ -177,4 +176,94 @@ fn routes_are_listed_by_prefix_and_of_equal_ones_one_is_used() {
         ("2001:db8::/32", 1, true),
     ];
     assert_eq!(listed, expected.map(|(prefix, port, is_used)| (prefix.to_owned(), port, is_used)));
+}
+
+#[test]
+fn a_vrf_has_the_routes_by_its_ports_and_other_vrfs_have_theirs() {
+    let (routes, _asked) = Routes::new();
+    let of = |port| Vrf {
+        name: format!("port {port}"),
+        table: VrfTable::OfPort(PortId(port)),
+        ports: Some(vec![PortId(port)]),
+    };
+    let [two, three] = [2, 3].map(|port| routes.vrf(of(port)));
+    assert_eq!((routes.vrf(of(2)), routes.vrf(Vrf::main())), (two, VrfId::MAIN), "known already");
+    let blackhole = Route { port: None, gateway: None, metric: 0 };
+    routes.set_routes([
+        (ip("0.0.0.0"), 0, route(2, Some("10.2.0.1"), 0)),
+        (ip("0.0.0.0"), 0, route(3, Some("10.3.0.1"), 100)),
+        (ip("10.0.0.0"), 8, blackhole),
+        (ip("10.3.0.0"), 24, route(3, None, 0)),
+        (ip("::"), 0, route(3, Some("fd03::1"), 0)),
+    ]);
+    for (port, address, mac) in
+        [(2, "10.2.0.1", 2), (3, "10.3.0.1", 3), (3, "10.3.0.9", 9), (3, "fd03::1", 3)]
+    {
+        routes.set_neighbour(NeighbourRequest { port: PortId(port), address: ip(address) }, Some([mac; 6]));
+    }
+    let mut hops = routes.next_hops();
+    let by = |port, mac| Resolution::Ready(NextHop { port: PortId(port), mac: [mac; 6] });
+    let rows = [
+        // To: by the main table, by the first VRF, by the second.
+        ("8.8.8.8", [by(2, 2), by(2, 2), by(3, 3)]),
+        ("10.1.1.1", [Resolution::NoRoute; 3]),
+        ("10.3.0.9", [by(3, 9), Resolution::NoRoute, by(3, 9)]),
+        ("2001:db8::1", [by(3, 3), Resolution::NoRoute, by(3, 3)]),
+    ];
+    for _ in 0..2 {
+        for (to, expected) in rows {
+            assert_eq!(
+                [VrfId::MAIN, two, three].map(|vrf| hops.resolve(VrfAddress { vrf, address: ip(to) })),
+                expected,
+                "{to}"
+            );
+        }
+    }
+    let known = |vrf, to: &str| match ip(to) {
+        IpAddr::V4(to) => hops.known_v4(vrf, to.to_bits()).copied(),
+        IpAddr::V6(to) => hops.known_v6(vrf, to.to_bits()).copied(),
+    };
+    for (to, expected) in rows {
+        for (vrf, expected) in [VrfId::MAIN, two, three].into_iter().zip(expected) {
+            let expected = if let Resolution::Ready(hop) = expected { Some(hop) } else { None };
+            assert_eq!(known(vrf, to), expected, "{to}");
+        }
+    }
+    assert_eq!(hops.port_of(VrfAddress { vrf: three, address: ip("8.8.8.8") }), Some(PortId(3)));
+    let ways: Vec<_> = hops.prefix_routes(two, true).iter().map(|way| (way.to, way.port)).collect();
+    assert_eq!(ways, [((ip("0.0.0.0"), 0), Some(PortId(2))), ((ip("10.0.0.0"), 8), None)]);
+}
+
+/// On the link the same address is another host behind another port.
+#[test]
+fn vrfs_share_no_neighbours() {
+    let (routes, _asked) = Routes::new();
+    let numbers = [100, 200].map(VrfTable::Number);
+    let vrfs = numbers.map(|table| routes.vrf(Vrf { name: format!("{table:?}"), table, ports: None }));
+    let on_link = |port| vec![(ip("192.0.2.0"), 24, route(port, None, 0))];
+    routes.set_vrf_routes(vec![vec![], on_link(1), on_link(2)]);
+    for port in [1, 2] {
+        let neighbour = NeighbourRequest { port: PortId(port), address: ip("192.0.2.1") };
+        routes.set_neighbour(neighbour, Some([port; 6]));
+    }
+    let mut hops = routes.next_hops();
+    for _ in 0..2 {
+        let found = vrfs.map(|vrf| hops.resolve(VrfAddress { vrf, address: ip("192.0.2.1") }));
+        let expected = [1, 2].map(|port| Resolution::Ready(NextHop { port: PortId(port), mac: [port; 6] }));
+        assert_eq!(found, expected);
+        let number = Ipv4Addr::new(192, 0, 2, 1).to_bits();
+        assert_eq!(vrfs.map(|vrf| hops.known_v4(vrf, number).unwrap().port), [PortId(1), PortId(2)]);
+    }
+    assert_eq!(hops.resolve(ip("192.0.2.1")), Resolution::NoRoute);
+    let tables: Vec<_> = routes.tables().iter().map(|table| table.vrf.table).collect();
+    assert_eq!(tables, [VrfTable::Main, numbers[0], numbers[1]]);
+    routes.set_routes(on_link(1));
+    assert_eq!(
+        hops.resolve(VrfAddress { vrf: vrfs[0], address: ip("192.0.2.1") }),
+        Resolution::NoRoute,
+        "not of that table"
+    );
+    let same = routes.vrf(Vrf { name: "same".to_owned(), table: VrfTable::OfPort(PortId(1)), ports: None });
+    assert!(matches!(hops.resolve(VrfAddress { vrf: same, address: ip("192.0.2.1") }), Resolution::Ready(_)));
+    assert!(routes.tables().iter().all(|table| table.vrf.name != "same"), "it has the main table's");
 }

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kaido_engine::netlink::{self, InterfaceAddress, LinkEvents, NetlinkError, RouteWatcher, WatchSettings};
-use kaido_engine::{NeighbourRequest, NextHop, NextHops, PortId, Resolution, Route, Routes};
+use kaido_engine::{
+    NeighbourRequest, NextHop, NextHops, PortId, Resolution, Route, Routes, Vrf, VrfAddress, VrfId, VrfTable,
+};
 
 use crate::rig;
 use crate::rig::{Pair, eventually, in_namespace, index, mac, run};
@@ -25,7 +28,14 @@ struct Watched {
 
 impl Watched {
     fn start(links: u8, settings: WatchSettings) -> Self {
+        Self::start_of(links, &[], settings)
+    }
+
+    fn start_of(links: u8, vrfs: &[Vrf], settings: WatchSettings) -> Self {
         let (routes, wanted) = Routes::new();
+        vrfs.iter().for_each(|vrf| {
+            routes.vrf(vrf.clone());
+        });
         let ports = (0..links).map(|link| (PortId(link), index(&format!("ke-a{link}")))).collect();
         let watcher = RouteWatcher::start_with(routes.clone(), wanted, ports, settings).unwrap();
         Self { watcher, hops: routes.next_hops(), routes }
@@ -34,11 +44,17 @@ impl Watched {
     /// Waits until the destination resolves so; asks as a worker does, packet by packet.
     #[track_caller]
     fn expect(&mut self, destination: &str, expected: Resolution) {
+        self.expect_in(VrfId::MAIN, destination, expected);
+    }
+
+    /// As [`Watched::expect`], by a VRF's routes.
+    #[track_caller]
+    fn expect_in(&mut self, vrf: VrfId, destination: &str, expected: Resolution) {
         let mut last = None;
         let deadline = std::time::Instant::now() + rig::PATIENCE;
         while last != Some(expected) {
             assert!(std::time::Instant::now() < deadline, "{destination}: {last:?}, not {expected:?}");
-            last = Some(self.hops.resolve(ip(destination)));
+            last = Some(self.hops.resolve(VrfAddress { vrf, address: ip(destination) }));
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -209,6 +225,80 @@ fn routes_come_go_and_are_weighed() {
         for none in ["203.0.113.1", "203.0.114.1", "203.0.115.1", "fe80::1", "127.0.0.1"] {
             assert_eq!(watched.hops.resolve(ip(none)), Resolution::NoRoute, "{none}");
         }
+    });
+}
+
+/// Two data networks, each with a default route of its own: in one table by the metric, and in tables by number.
+#[test]
+fn each_vrf_has_its_own_default_route() {
+    if !rig::is_root("each_vrf_has_its_own_default_route") {
+        return;
+    }
+    Pair::run(2, 1500, |pair| {
+        let macs = ["ke-b0", "ke-b1"].map(|name| pair.far_mac(name));
+        run("ip route add default via 10.77.0.2 dev ke-a0 metric 10");
+        run("ip route add default via 10.77.1.2 dev ke-a1 metric 20");
+        let name = String::new;
+        let of_port = |port| Vrf {
+            name: name(),
+            table: VrfTable::OfPort(PortId(port)),
+            ports: Some(vec![PortId(port)]),
+        };
+        let of_number = |number| Vrf { name: name(), table: VrfTable::Number(number), ports: None };
+        let vrfs = [Vrf::main(), of_port(0), of_port(1), of_number(77), of_number(7777)];
+        let mut watched = Watched::start_of(2, &vrfs, WatchSettings::default());
+        let [main, first, second, table, high] = vrfs.map(|vrf| watched.routes.vrf(vrf));
+        let to = "192.0.2.1";
+        watched.expect_in(main, to, ready(0, macs[0]));
+        watched.expect_in(first, to, ready(0, macs[0]));
+        watched.expect_in(second, to, ready(1, macs[1]));
+        watched.expect_in(table, to, Resolution::NoRoute);
+        run("ip route add default via 10.77.1.2 dev ke-a1 table 77");
+        run("ip route add 192.0.2.0/24 via 10.77.0.2 dev ke-a0 table 7777");
+        watched.expect_in(table, to, ready(1, macs[1]));
+        watched.expect_in(high, to, ready(0, macs[0]));
+        watched.expect_in(high, "198.51.100.1", Resolution::NoRoute);
+        run("ip route add blackhole 192.0.2.0/28");
+        watched.expect_in(second, to, Resolution::NoRoute);
+        watched.expect_in(table, to, ready(1, macs[1]));
+        // Of several ways at one metric each port has its own.
+        run("ip route add 198.51.100.0/24 nexthop via 10.77.0.2 dev ke-a0 nexthop via 10.77.1.2 dev ke-a1");
+        watched.expect_in(first, "198.51.100.1", ready(0, macs[0]));
+        watched.expect_in(second, "198.51.100.1", ready(1, macs[1]));
+        run("ip route flush table 77");
+        watched.expect_in(table, to, Resolution::NoRoute);
+    });
+}
+
+#[test]
+fn a_port_of_a_vrf_device_has_the_routes_of_its_table() {
+    let name = "a_port_of_a_vrf_device_has_the_routes_of_its_table";
+    if !rig::is_root(name) {
+        return;
+    }
+    Pair::run(1, 1500, |pair| {
+        if !std::process::Command::new("ip")
+            .args(["link", "add", "ke-vrf", "type", "vrf", "table", "77"])
+            .status()
+            .unwrap()
+            .success()
+        {
+            let mut out = std::io::stdout();
+            writeln!(out, "SKIPPED {name}: this kernel has no VRF devices").unwrap();
+            return;
+        }
+        run("ip link set ke-vrf up");
+        let vrf = Vrf { name: "internet".to_owned(), table: VrfTable::OfPort(PortId(0)), ports: None };
+        let mut watched = Watched::start_of(1, std::slice::from_ref(&vrf), WatchSettings::default());
+        let of_port = watched.routes.vrf(vrf);
+        run("ip route add default via 10.77.0.2 dev ke-a0");
+        watched.expect_in(of_port, "192.0.2.1", ready(0, pair.far_mac("ke-b0")));
+        run("ip link set ke-a0 master ke-vrf");
+        watched.expect_in(of_port, "192.0.2.1", Resolution::NoRoute);
+        run("ip route add default via 10.77.0.2 dev ke-a0 table 77");
+        watched.expect_in(of_port, "192.0.2.1", ready(0, pair.far_mac("ke-b0")));
+        run("ip link set ke-a0 nomaster");
+        watched.expect_in(of_port, "192.0.2.1", Resolution::NoRoute);
     });
 }
 

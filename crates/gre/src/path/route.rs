@@ -165,7 +165,7 @@ impl Gre {
                     out.drop(packet.from, packet.frame, DropReason::NEXT_HOP_UNRESOLVED);
                 }
                 Resolution::Pending => self.pending.keep(packet),
-                _ => self.send(packet.from, packet.destination, packet.frame, out),
+                _ => self.send(packet.from, packet.destination.address, packet.frame, out),
             }
         }
     }

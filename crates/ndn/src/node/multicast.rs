@@ -70,6 +70,7 @@ mod tests {
             mac: [2; 6],
             mtu: 1500,
             up: true,
+            vrf_table: None,
             addresses: vec![
                 address("2001:db8::1", false),
                 address("192.0.2.1", false),

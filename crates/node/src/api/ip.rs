@@ -17,6 +17,8 @@ pub struct ListRoutes {
     pub limit: usize,
     /// Of that function.
     pub function: Option<String>,
+    /// Of that VRF.
+    pub vrf: Option<String>,
     /// By that port.
     pub port: Option<String>,
     /// To prefixes that contain that address: of those that are in use the last is the one that its packets take.
@@ -29,7 +31,7 @@ pub struct ListRoutes {
 
 impl Default for ListRoutes {
     fn default() -> Self {
-        Self { skip: 0, limit: 50, function: None, port: None, address: None, gateway: None }
+        Self { skip: 0, limit: 50, function: None, vrf: None, port: None, address: None, gateway: None }
     }
 }
 
@@ -53,13 +55,15 @@ pub struct IpRoutes {
 pub struct IpRoute {
     /// The function that mirrors it.
     pub function: String,
+    /// The VRF that it is of: `main` for the main table, or the network instance whose packets it is for.
+    pub vrf: String,
     /// To which prefix.
     pub prefix: String,
     /// By which port; none where packets leave by an interface that is no port of the function, or not at all.
     pub port: Option<String>,
     /// The gateway; none for what is on the link itself.
     pub gateway: Option<String>,
-    /// Among routes to one prefix the lowest counts.
+    /// Among routes of a VRF to one prefix the lowest counts.
     pub metric: u32,
     /// Whether it is the one that counts.
     pub used: bool,

@@ -108,6 +108,7 @@ pub(super) mod tests {
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             up: true,
+            vrf_table: None,
             addresses,
         };
         let first = vec![address(1, "fe80::1", 64), address(1, "2001:db8::4", 64)];

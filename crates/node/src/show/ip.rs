@@ -37,6 +37,9 @@ pub struct RoutesArgs {
     /// Only the routes that a function of the node mirrors.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
+    /// Only the routes of a VRF: `main`, or a network instance.
+    #[arg(long, value_name = "NAME")]
+    vrf: Option<String>,
     /// Only the routes by a port.
     #[arg(long, value_name = "NAME")]
     port: Option<String>,
@@ -72,12 +75,13 @@ pub struct NeighboursArgs {
 /// # Errors
 /// When no node answers.
 pub fn routes(socket: &Path, json: bool, of: &RoutesArgs) -> miette::Result<()> {
-    let RoutesArgs { page, function, port, address, gateway } = of;
-    let (function, port) = (function.clone(), port.clone());
+    let RoutesArgs { page, function, vrf, port, address, gateway } = of;
+    let (function, vrf, port) = (function.clone(), vrf.clone(), port.clone());
     let asked = ListRoutes {
         skip: page.skip,
         limit: page.limit,
         function,
+        vrf,
         port,
         address: *address,
         gateway: *gateway,
@@ -95,11 +99,12 @@ pub fn routes(socket: &Path, json: bool, of: &RoutesArgs) -> miette::Result<()> 
             or_none(&route.gateway),
             route.metric.to_string(),
             if route.used { "yes" } else { "no" }.to_owned(),
+            route.vrf.clone(),
             route.function.clone(),
         ]
     };
     let rows: Vec<_> = routes.iter().map(row).collect();
-    table(&["prefix", "port", "gateway", "metric", "used", "function"], &rows);
+    table(&["prefix", "port", "gateway", "metric", "used", "vrf", "function"], &rows);
     page.print_rest(rows.len(), total);
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What no single field of a user plane's file can tell.
 
+use std::collections::BTreeMap;
+
 use kaido_node::config::Findings;
 use kaido_node::config::{Datapath, Driver, PortConfig, Spanned};
 use kaido_node::config::{FRAMES_MIN, QueueMode, WORKERS_MAX};
@@ -32,6 +34,7 @@ pub(crate) fn check(config: &UpfConfig, findings: &mut Findings) {
     }
     super::gtpu::check_marking(&config.gtpu, findings);
     queues(config, findings);
+    route_tables(config, findings);
     let ports = config.base.ports.iter().zip(&config.ports);
     ports.for_each(|(port, of_port)| self::port(port, of_port, findings));
     sides(config, findings);
@@ -112,6 +115,7 @@ fn port(port: &Spanned<PortConfig>, of_port: &UpfPort, findings: &mut Findings) 
         let message = "only an n6 port has packets to UEs";
         findings.add(roles.span(), "port.ue_prefixes", message, "add the role \"n6\" or remove the field");
     }
+    route_table(of_port, findings);
     if *port.driver.get_ref() != Driver::AfXdp && !ue_prefixes.is_empty() {
         findings.add(
             port.driver.span(),
@@ -119,6 +123,33 @@ fn port(port: &Spanned<PortConfig>, of_port: &UpfPort, findings: &mut Findings) 
             "only af_xdp chooses packets by prefix",
             "remove ue_prefixes or use driver = \"af_xdp\"",
         );
+    }
+}
+
+fn route_table(of_port: &UpfPort, findings: &mut Findings) {
+    let Some(table) = &of_port.route_table else { return };
+    let mut find = |message: &str, help| findings.add(table.span(), "port.route_table", message, help);
+    if !of_port.is_n6() {
+        find("only to an n6 port packets are routed by a table of its own", "remove the field");
+    }
+    // Of `linux/rtnetlink.h`: unspecified, and the addresses of the host.
+    if matches!(table.get_ref(), 0 | 255) {
+        find("no table of routes to other hosts", "use another number, or remove the field");
+    }
+}
+
+/// Ports of one network instance are routed to by one table.
+fn route_tables(config: &UpfConfig, findings: &mut Findings) {
+    let mut of_instances: BTreeMap<&Option<String>, &Option<Spanned<u32>>> = BTreeMap::new();
+    for of_port in config.ports.iter().filter(|of_port| of_port.is_n6()) {
+        let table = &of_port.route_table;
+        let first = *of_instances.entry(&of_port.network_instance).or_insert(table);
+        let [one, other] = [first, table].map(|table| table.as_ref().map(|table| *table.get_ref()));
+        if one != other {
+            let place = table.as_ref().or(first.as_ref()).map_or(0..0, Spanned::span);
+            let message = "ports of one network instance with several tables";
+            findings.add(place, "port.route_table", message, "give all of them the same route_table");
+        }
     }
 }
 
@@ -326,6 +357,7 @@ mod tests {
             ("driver = \"af_xdp\"\nmtu = 9000", "port.mtu"),
             ("driver = \"tap\"\nmtu = 5", "port.mtu"),
             ("driver = \"af_xdp\"\nue_prefixes = [\"10.0.0.0/8\"]", "port.ue_prefixes"),
+            ("driver = \"af_xdp\"\nroute_table = 100", "port.route_table"),
         ] {
             assert_eq!(of(port, own), [field], "{port}");
         }

@@ -14,6 +14,11 @@ pub(crate) struct UpfPort {
     /// `n6`: the network instance behind the port. Without it, the port answers to every name that no other port has.
     #[schemars(extend("x-default" = "any name"))]
     pub(crate) network_instance: Option<String>,
+    /// `n6`: the number of the kernel's table of routes by which packets leave to the port's network instance. Ports of one
+    /// instance have one table.
+    #[schemars(extend("x-default" = "that of the VRF device to which the interface belongs, or the main table"))]
+    #[schemars(range(min = 1))]
+    pub(crate) route_table: Option<Spanned<u32>>,
     /// `n6` with `af_xdp`: take only packets to these prefixes from the kernel. Empty takes all that is not addressed to the node
     /// itself.
     #[serde(default)]

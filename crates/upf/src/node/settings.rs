@@ -1,5 +1,6 @@
 //! What the node is told to be: its instances, ports, addresses and limits.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -100,6 +101,9 @@ pub struct NodeSettings {
     pub instances: Vec<Instance>,
     /// Ports, in the order of their numbers.
     pub ports: Vec<PortRole>,
+    /// The kernel's tables that packets to network instances are routed by, by their numbers. Those of others are routed by the
+    /// tables of their ports.
+    pub route_tables: BTreeMap<InstanceId, u32>,
     /// Packets of one session may be handled by several workers at a time; where not, counting is cheaper.
     pub workers_share_sessions: bool,
     /// Network instances behind VLANs.
@@ -124,6 +128,7 @@ impl Default for NodeSettings {
             control: Vec::new(),
             instances: vec![Instance { name: None }],
             ports: Vec::new(),
+            route_tables: BTreeMap::new(),
             workers_share_sessions: true,
             lans: Lans::default(),
             ethernet: EthernetSettings::default(),

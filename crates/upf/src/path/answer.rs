@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, write_icmp_error};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, VrfAddress, write_icmp_error};
 use kaido_table::Guard;
 use kaido_wire::MessageType;
 use kaido_wire::gtpu::{Message, UDP_PORT, UNDERSTOOD};
@@ -199,8 +199,10 @@ impl Worker {
         }
         match record.direction() {
             Direction::Downlink => {
-                let resolution = self.next_hops.resolve(packet.src);
-                self.send(resolution, packet.src, port, frame, out);
+                let vrf = self.vrfs.of_instance(self.role(port).instance);
+                let sender = VrfAddress { vrf, address: packet.src };
+                let resolution = self.next_hops.resolve(sender);
+                self.send(resolution, sender, port, frame, out);
             }
             Direction::Uplink => self.back_to_ue(guard, record, port, packet.src, frame, out),
         }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kaido_engine::{DropReason, Frame, IcmpError, Output};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, VrfAddress};
 use kaido_wire::{Error, IpProtocol, ecn, ip};
 
 use super::Worker;
@@ -70,9 +70,13 @@ impl Worker {
         let from = arrival.port;
         let destination = egress.header.map_or(packet.dst, |header| header.peer);
         let overhead = egress.header.map_or(0, |header| header.len());
+        let next_hop = match egress.exit {
+            Exit::Routes | Exit::Lan(_) => destination,
+            Exit::Via(next_hop) => next_hop,
+        };
+        let next_hop = VrfAddress { vrf: self.vrfs.of(rule.action.exit), address: next_hop };
         let resolution = match egress.exit {
-            Exit::Routes => Some(self.next_hops.resolve(destination)),
-            Exit::Via(next_hop) => Some(self.next_hops.resolve(next_hop)),
+            Exit::Routes | Exit::Via(_) => Some(self.next_hops.resolve(next_hop)),
             Exit::Lan(_) => None,
         };
         let len = frame.packet_len() + overhead;
@@ -100,11 +104,8 @@ impl Worker {
                 let sent = self.send_to_lan(id, destination, from, frame, Some(rule.charge(octets)), out);
                 self.charge(rule, octets, sent);
             }
-            (Some(resolution), Exit::Via(next_hop)) => {
-                self.send_charged(rule, octets, (resolution, next_hop), from, frame, out);
-            }
             (Some(resolution), _) => {
-                self.send_charged(rule, octets, (resolution, destination), from, frame, out);
+                self.send_charged(rule, octets, (resolution, next_hop), from, frame, out);
             }
             // Only a LAN has no resolution.
             (None, _) => out.drop(from, frame, DropReason::NO_ROUTE),

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use kaido_engine::{Frame, NextHop, NextHops, PortId};
+use kaido_engine::{Frame, NextHop, NextHops, PortId, VrfId};
 use kaido_wire::layout::{self, EthernetFields, Ipv4Fields, Ipv6Fields, UdpFields};
 use kaido_wire::vlan::TAG_LEN;
 use kaido_wire::{EtherType, IpProtocol, ecn, ethernet, gtpu, ip, ipv4};
@@ -294,7 +294,7 @@ impl Worker {
         dst: F::Address,
         frame: &mut Frame,
     ) -> Option<PortId> {
-        let hop = F::known(&self.next_hops, dst)?;
+        let hop = F::known(&self.next_hops, self.vrfs.of_number(record.exit_number()), dst)?;
         let exit = self.ports.facts(hop.port);
         let may_be_g_pdu = || exit.is_both_sides() && may_be_to_gtpu(arrived, frame);
         if usize::from(total) > exit.mtu || !record.leaves_by(exit.instance) || may_be_g_pdu() {
@@ -449,7 +449,7 @@ trait Family {
     const ETHERTYPE: EtherType;
 
     fn ip(addr: Self::Address) -> IpAddr;
-    fn known(next_hops: &NextHops, dst: Self::Address) -> Option<&NextHop>;
+    fn known(next_hops: &NextHops, vrf: VrfId, dst: Self::Address) -> Option<&NextHop>;
     fn flow(packet: &[u8]) -> FlowFields;
     fn decrement_ttl(packet: &mut [u8]);
 }
@@ -466,8 +466,8 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn known(next_hops: &NextHops, dst: u32) -> Option<&NextHop> {
-        next_hops.known_v4(dst)
+    fn known(next_hops: &NextHops, vrf: VrfId, dst: u32) -> Option<&NextHop> {
+        next_hops.known_v4(vrf, dst)
     }
 
     #[inline(always)]
@@ -490,8 +490,8 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn known(next_hops: &NextHops, dst: u128) -> Option<&NextHop> {
-        next_hops.known_v6(dst)
+    fn known(next_hops: &NextHops, vrf: VrfId, dst: u128) -> Option<&NextHop> {
+        next_hops.known_v6(vrf, dst)
     }
 
     #[inline(always)]

@@ -208,7 +208,8 @@ impl Worker {
         }
         let sent = match self.exceeded(resolution, frame.packet_len()) {
             Some(mtu) => {
-                self.outer_in_parts(rule, before, peer, PathMtu { resolution, from, mtu }, frame, out)
+                let path_mtu = PathMtu { resolution, destination: peer.into(), from, mtu };
+                self.outer_in_parts(rule, before, path_mtu, frame, out)
             }
             None => self.send_charged(rule, before, (resolution, peer), from, frame, out),
         };

@@ -76,6 +76,7 @@ use crate::node::{MssClamp, Node, NodeSettings, PortRole, WorkerEvent, WorkerOrd
 use crate::record::Record;
 use crate::slow_path::SlowPathCounts;
 use crate::usage::UsedAt;
+use crate::vrf::ExitVrfs;
 
 /// Questions about neighbours answered in place of who was asked, per second and worker.
 const PROXIED_PER_SECOND: u32 = 10_000;
@@ -98,6 +99,7 @@ struct Worker {
     settings: Arc<NodeSettings>,
     ports: Ports,
     next_hops: NextHops,
+    vrfs: ExitVrfs,
     prepared: PreparedTunnels,
     buffers: Buffers,
     pending: PendingQueue<Option<Charge>>,
@@ -202,6 +204,7 @@ impl Path {
             began: (began, used_at),
             ports: Ports::new(&settings, node.ue_networks.clone()),
             prepared: PreparedTunnels::default(),
+            vrfs: ExitVrfs::of_settings(&settings, &next_hops),
             next_hops,
             settings: Arc::new(settings),
             node: node.clone(),

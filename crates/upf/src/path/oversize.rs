@@ -1,9 +1,7 @@
 //! Packets larger than their way allows, where the node is set up to cut them.
 
-use std::net::IpAddr;
-
 use kaido_engine::fragment::{SplitFault, split, split_v4_allowed};
-use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, PortId, Resolution, VrfAddress};
 use kaido_wire::ip;
 
 use super::Worker;
@@ -17,6 +15,7 @@ use crate::tunnels::Tunnel;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathMtu {
     pub(super) resolution: Resolution,
+    pub(super) destination: VrfAddress,
     pub(super) from: PortId,
     /// What the link takes.
     pub(super) mtu: usize,
@@ -50,7 +49,7 @@ impl Worker {
             ip::decrement_ttl(part.data_mut());
             part
         });
-        self.send_parts(rule, packet.total_len, packet.dst, path_mtu, parts.collect(), out);
+        self.send_parts(rule, packet.total_len, path_mtu, parts.collect(), out);
         None
     }
 
@@ -65,7 +64,6 @@ impl Worker {
         mut frame: Frame,
         out: &mut Output<'_>,
     ) -> Option<(IcmpError, Frame)> {
-        let peer = tunnel.encap.peer;
         let inner_mtu = path_mtu.mtu.saturating_sub(outer.overhead());
         let oversize = self.settings.live.oversize;
         let cuts_outer = oversize == Oversize::FragmentOuter;
@@ -101,7 +99,7 @@ impl Worker {
             }
             ready.push(part);
         }
-        self.send_parts(rule, packet.total_len, peer, path_mtu, ready, out);
+        self.send_parts(rule, packet.total_len, path_mtu, ready, out);
         None
     }
 
@@ -111,7 +109,6 @@ impl Worker {
         &mut self,
         rule: &MatchedRule<'_>,
         octets: usize,
-        peer: IpAddr,
         path_mtu: PathMtu,
         frame: Frame,
         out: &mut Output<'_>,
@@ -121,7 +118,7 @@ impl Worker {
             return false;
         };
         out.release(frame);
-        self.send_parts(rule, octets, peer, path_mtu, parts, out)
+        self.send_parts(rule, octets, path_mtu, parts, out)
     }
 
     /// Sends the parts of a user's packet of so many octets; `false` when not all of them went. What is charged is the packet,
@@ -130,20 +127,20 @@ impl Worker {
         &mut self,
         rule: &MatchedRule<'_>,
         octets: usize,
-        destination: IpAddr,
         path_mtu: PathMtu,
         mut parts: Vec<Frame>,
         out: &mut Output<'_>,
     ) -> bool {
         let Some(last) = parts.pop() else { return false };
+        let PathMtu { resolution, destination, from, .. } = path_mtu;
         let mut sent = true;
         for part in parts {
-            sent &= self.send(path_mtu.resolution, destination, path_mtu.from, part, out);
+            sent &= self.send(resolution, destination, from, part, out);
         }
         if sent {
-            self.send_charged(rule, octets, (path_mtu.resolution, destination), path_mtu.from, last, out)
+            self.send_charged(rule, octets, (resolution, destination), from, last, out)
         } else {
-            self.send(path_mtu.resolution, destination, path_mtu.from, last, out);
+            self.send(resolution, destination, from, last, out);
             false
         }
     }

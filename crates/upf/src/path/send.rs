@@ -1,8 +1,6 @@
 //! Last stage: out by the next hop, as it is or in a tunnel.
 
-use std::net::IpAddr;
-
-use kaido_engine::{DropReason, Frame, IcmpError, Output, Pending, PortId, Resolution};
+use kaido_engine::{DropReason, Frame, IcmpError, Output, Pending, PortId, Resolution, VrfAddress};
 
 use kaido_wire::{IpProtocol, gtpu, ip};
 
@@ -34,16 +32,23 @@ impl Worker {
             let egress = Egress { header: None, exit: Exit::Lan(lan) };
             return self.leave(context, rule, &egress, frame, out);
         }
-        let resolution = self.next_hops.resolve(packet.dst);
-        if self.leaves_n6(rule, resolution, packet, frame.data()) {
+        let destination = VrfAddress { vrf: self.vrfs.of(rule.action.exit), address: packet.dst };
+        let resolution = self.next_hops.resolve(destination);
+        if self.leaves_n6(rule, (resolution, destination), packet, frame.data()) {
             out.drop(from, frame, UpfDrop::NOT_N6);
             return None;
         }
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len()) {
-            return self.route_in_parts(rule, PathMtu { resolution, from, mtu }, packet, frame, out);
+            return self.route_in_parts(
+                rule,
+                PathMtu { resolution, destination, from, mtu },
+                packet,
+                frame,
+                out,
+            );
         }
         ip::decrement_ttl(frame.data_mut());
-        self.send_charged(rule, packet.total_len, (resolution, packet.dst), from, frame, out);
+        self.send_charged(rule, packet.total_len, (resolution, destination), from, frame, out);
         None
     }
 
@@ -53,13 +58,13 @@ impl Worker {
     fn leaves_n6(
         &self,
         rule: &MatchedRule<'_>,
-        resolution: Resolution,
+        (resolution, destination): (Resolution, VrfAddress),
         packet: &Packet,
         data: &[u8],
     ) -> bool {
         let port = match resolution {
             Resolution::Ready(hop) => Some(hop.port),
-            Resolution::Pending => self.next_hops.port_of(packet.dst),
+            Resolution::Pending => self.next_hops.port_of(destination),
             Resolution::NoRoute => None,
         };
         let Some(port) = port.filter(|_| rule.record.direction() == Direction::Uplink) else { return false };
@@ -95,7 +100,7 @@ impl Worker {
         }
         let overhead = outer.overhead();
         if let Some(mtu) = self.exceeded(resolution, frame.packet_len() + overhead) {
-            let path_mtu = PathMtu { resolution, from, mtu };
+            let path_mtu = PathMtu { resolution, destination: tunnel.encap.peer.into(), from, mtu };
             return self.tunnel_in_parts(rule, (tunnel, &outer), path_mtu, packet, frame, out);
         }
         ip::decrement_ttl(frame.data_mut());
@@ -136,7 +141,8 @@ impl Worker {
         let octets = packet.total_len;
         match exceeded {
             Some(mtu) => {
-                self.outer_in_parts(rule, octets, peer, PathMtu { resolution, from, mtu }, frame, out)
+                let path_mtu = PathMtu { resolution, destination: peer.into(), from, mtu };
+                self.outer_in_parts(rule, octets, path_mtu, frame, out)
             }
             None => self.send_charged(rule, octets, (resolution, peer), from, frame, out),
         };
@@ -166,12 +172,12 @@ impl Worker {
     pub(super) fn send(
         &mut self,
         resolution: Resolution,
-        destination: IpAddr,
+        destination: impl Into<VrfAddress>,
         from: PortId,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
-        self.send_or_wait((resolution, destination), from, frame, None, out) != SendResult::Dropped
+        self.send_or_wait((resolution, destination.into()), from, frame, None, out) != SendResult::Dropped
     }
 
     /// As [`Worker::send`], of a user's packet of so many octets, which is charged when it leaves.
@@ -180,19 +186,20 @@ impl Worker {
         &mut self,
         rule: &MatchedRule<'_>,
         octets: usize,
-        hop: (Resolution, IpAddr),
+        (resolution, destination): (Resolution, impl Into<VrfAddress>),
         from: PortId,
         frame: Frame,
         out: &mut Output<'_>,
     ) -> bool {
-        let sent = self.send_or_wait(hop, from, frame, Some(rule.charge(octets)), out);
+        let sent =
+            self.send_or_wait((resolution, destination.into()), from, frame, Some(rule.charge(octets)), out);
         self.charge(rule, octets, sent)
     }
 
     #[inline]
     fn send_or_wait(
         &mut self,
-        hop: (Resolution, IpAddr),
+        hop: (Resolution, VrfAddress),
         from: PortId,
         frame: Frame,
         charge: Option<Charge>,
@@ -208,7 +215,7 @@ impl Worker {
     #[inline]
     fn send_now(
         &mut self,
-        (resolution, destination): (Resolution, IpAddr),
+        (resolution, destination): (Resolution, VrfAddress),
         from: PortId,
         mut frame: Frame,
         charge: Option<Charge>,

@@ -110,13 +110,14 @@ impl Worker {
         if rule.folded_lan().is_some() {
             return false;
         }
+        let vrf = self.vrfs.of_number(rule.exit_number());
         match packet.first().map(|first| first >> 4) {
             Some(4) => packet
                 .first_chunk()
-                .is_some_and(|header| self.next_hops.known_v4(Ipv4Fields::new(header).dst()).is_some()),
+                .is_some_and(|header| self.next_hops.known_v4(vrf, Ipv4Fields::new(header).dst()).is_some()),
             _ => packet
                 .first_chunk()
-                .is_some_and(|header| self.next_hops.known_v6(Ipv6Fields::new(header).dst()).is_some()),
+                .is_some_and(|header| self.next_hops.known_v6(vrf, Ipv6Fields::new(header).dst()).is_some()),
         }
     }
 }

@@ -9,7 +9,7 @@ const LAN: u32 = 1 << 31;
 
 /// What packets leave by, as a number: 0 for any port, the number of the network instance plus one, or that of the LAN with a bit
 /// of its own.
-pub(super) fn exit_number(exit: N6Exit) -> u32 {
+pub(crate) fn exit_number(exit: N6Exit) -> u32 {
     match exit {
         N6Exit::Any => 0,
         N6Exit::Instance(InstanceId(instance)) => u32::from(instance) + 1,

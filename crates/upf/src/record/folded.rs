@@ -57,6 +57,12 @@ impl Record {
         port.is_some_and(|InstanceId(own)| self.teid.0 == 0 || self.teid.0 == u32::from(own) + 1)
     }
 
+    /// The [number](exit_number) of what packets leave by, of a record that holds its action itself and leads into no tunnel.
+    #[inline(always)]
+    pub(crate) fn exit_number(&self) -> u32 {
+        self.teid.0
+    }
+
     /// The LAN of a record that holds its action itself, if that leads into one.
     #[inline(always)]
     pub(crate) fn folded_lan(&self) -> Option<LanId> {

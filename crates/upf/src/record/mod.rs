@@ -17,6 +17,7 @@ mod wide;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+pub(crate) use self::exit::exit_number;
 use self::fast_path::Flags;
 pub(crate) use self::fast_path::{CommonForward, CommonPath, FastPath};
 use self::fold::CELLS_MAX;
