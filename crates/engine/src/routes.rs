@@ -99,12 +99,17 @@ impl Vrf {
 }
 
 /// The number of a [`Vrf`] of some [`Routes`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VrfId(u16);
 
 impl VrfId {
     /// That of the main table, which is always there.
     pub const MAIN: Self = Self(0);
+
+    /// As a number.
+    pub fn number(self) -> u32 {
+        self.0.into()
+    }
 }
 
 /// An address by a VRF's routes. One alone is meant by the main table's.

@@ -10,13 +10,13 @@ use kaido_engine::{
 };
 use kaido_node::config::{Datapath, Prefix};
 use kaido_node::ports::Device;
-use kaido_upf::UpfDrop;
 use kaido_upf::lan::{Lan, LanId, Lans};
 use kaido_upf::node::{
     LiveSettings, OuterSourcePort, TunnelSettings, WorkerEvent, keys_max, policer_cells, usage_cells,
 };
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::tunnels::EncapTemplate;
+use kaido_upf::{ExitVrfs, UpfDrop};
 use kaido_upf_xdp::offload::{
     Hop, LostFrames, NEIGHBOURS_MAX, OffloadCounters, OffloadDestination, OffloadDirection, OffloadDrop,
     OffloadNextHop, OffloadRoute, ROUTES_MAX, Template,
@@ -28,10 +28,8 @@ use crate::config::UpfConfig;
 
 /// One template for each number of a tunnel shape; the hop towards its peer has the same number.
 const TEMPLATES_MAX: u32 = 1 << 16;
-/// Hops of what no route is for, one for each family: none.
-const NOWHERE: u32 = TEMPLATES_MAX;
 /// Hops of what is routed, to gateways and neighbours.
-const ROUTED: u32 = TEMPLATES_MAX + 2;
+const ROUTED: u32 = TEMPLATES_MAX;
 const ROUTED_MAX: u32 = 1 << 15;
 /// Hops to the gateways of LANs, one for each family, by their numbers.
 const LANS: u32 = ROUTED + ROUTED_MAX;
@@ -104,7 +102,7 @@ pub(super) struct OffloadContext {
     /// Ports that it can send from.
     pub(super) exits: Exits,
     /// By whose routes packets leave.
-    pub(super) vrf: VrfId,
+    pub(super) vrfs: ExitVrfs,
     /// By port: whether the kernel may route out of tunnels by it. Not by ports of N3 and N9, into which only tunnels lead; where a
     /// port has both sides, the workers look closer.
     pub(super) n6_only: Vec<bool>,
@@ -267,8 +265,10 @@ impl XdpOffload {
                 kaido_upf_xdp::tunnel(template, &encap, teid)
             }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
-            KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
-                OffloadDestination::Routed(NOWHERE)
+            KernelDestination::Routed(exit) => OffloadDestination::Routed(self.around.vrfs.of(exit).number()),
+            // Nothing goes anywhere.
+            KernelDestination::GateClosed | KernelDestination::FarDrop => {
+                OffloadDestination::Routed(VrfId::MAIN.number())
             }
         })
     }
@@ -299,8 +299,15 @@ impl XdpOffload {
     fn follow_ways(&mut self) {
         let mut taken = BTreeMap::new();
         let (mut routes, mut links, mut is_full) = (Vec::new(), BTreeSet::new(), false);
+        let vrfs = self.around.vrfs.all();
+        // Neighbours on a link are looked for by their address alone.
+        let is_sole = vrfs.len() == 1;
         for is_ipv4 in [true, false] {
-            let prefix_routes = self.next_hops.prefix_routes(self.around.vrf, is_ipv4);
+            let mut prefix_routes = Vec::new();
+            for &vrf in &vrfs {
+                let of_vrf = self.next_hops.prefix_routes(vrf, is_ipv4);
+                prefix_routes.extend(of_vrf.into_iter().map(|route| (vrf.number(), route)));
+            }
             if prefix_routes.len() > ROUTES_MAX {
                 is_full = true;
                 if !self.is_full {
@@ -313,11 +320,11 @@ impl XdpOffload {
                 }
                 continue;
             }
-            for PrefixRoute { to, port, gateway } in prefix_routes {
+            for (vrf, PrefixRoute { to, port, gateway }) in prefix_routes {
                 let may_leave =
                     |port: PortId| self.around.n6_only.get(port.index()).is_some_and(|&only| only);
                 let next_hop = match (port, gateway) {
-                    (Some(port), None) if may_leave(port) => {
+                    (Some(port), None) if is_sole && may_leave(port) => {
                         links.insert(port);
                         OffloadNextHop::Link
                     }
@@ -326,7 +333,7 @@ impl XdpOffload {
                     }
                     _ => OffloadNextHop::Engine,
                 };
-                routes.push(OffloadRoute { to, next_hop });
+                routes.push(OffloadRoute { to, vrf, next_hop });
             }
         }
         self.is_full = is_full;
@@ -503,7 +510,7 @@ mod tests {
 
     fn around(lans: Vec<Lan>) -> OffloadContext {
         OffloadContext {
-            vrf: VrfId::MAIN,
+            vrfs: ExitVrfs::default(),
             exits: Exits::taking([None, Some(EXIT), Some(Exit { vid: Some(100), ..EXIT })]),
             n6_only: vec![false, true, true],
             ue_prefixes: Vec::new(),

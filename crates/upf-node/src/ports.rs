@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
-use kaido_engine::{Inbox, KernelPath, Vrf, VrfId};
+use kaido_engine::{Inbox, KernelPath, Vrf};
 use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
 use kaido_node::takeover::Takeover;
@@ -311,7 +311,7 @@ impl Ports {
         let mut exits = vec![None; self.opened.devices.len()];
         let mut around = OffloadContext {
             exits: Exits::default(),
-            vrf: VrfId::MAIN,
+            vrfs: ExitVrfs::default(),
             n6_only: settings.ports.iter().map(|port| port.instance.is_some() && !port.gtpu).collect(),
             ue_prefixes: vec![Vec::new(); settings.instances.len()],
             endpoints: settings.endpoints.clone(),
@@ -358,7 +358,7 @@ impl Ports {
         around.exits = Exits::new(exits);
         self.kernel = Some((offload.clone(), around.exits.clone()));
         let next_hops = self.opened.routes().next_hops();
-        around.vrf = ExitVrfs::of_settings(settings, &next_hops).of_any();
+        around.vrfs = ExitVrfs::of_settings(settings, &next_hops);
         Ok(Some(XdpOffload::new(offload, around, next_hops)))
     }
 

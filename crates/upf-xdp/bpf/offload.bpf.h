@@ -220,9 +220,8 @@ static __always_inline int offload_is_routed(const struct offload_packet *packet
 	return to[0] != 0xff && !(to[0] == 0xfe && (to[1] & 0xc0) == 0x80) && (high | (low & ~bpf_cpu_to_be64(1)));
 }
 
-/* The way of a destination by the node's routes: of an IPv4 address, or of the upper half of an IPv6 address; `otherwise` where
- * none is for it. */
-__noinline __u32 offload_way(__u64 to, __u32 family, __u32 otherwise)
+/* The way of a destination by the routes of a VRF: of an IPv4 address, or of the upper half of an IPv6 address. */
+__noinline __u32 offload_way(__u64 to, __u32 family, __u32 vrf)
 {
 	const __u32 zero = 0;
 	const struct offload_globals *globals = bpf_map_lookup_elem(&offload_globals, &zero);
@@ -237,10 +236,10 @@ __noinline __u32 offload_way(__u64 to, __u32 family, __u32 otherwise)
 	for (__u32 i = 0; i < OFFLOAD_ROUTES_MAX && i < len; i++) {
 		const struct offload_route *route = &routes->routes[family][i];
 
-		if ((to & route->to.mask) == route->to.value)
+		if ((to & route->to.mask) == route->to.value && route->vrf == vrf)
 			return route->way;
 	}
-	return otherwise;
+	return OFFLOAD_WAY_ENGINE;
 }
 
 /* The packet's destination as prefixes are compared with it. */
@@ -863,7 +862,7 @@ static __always_inline int offload_apply(struct xdp_md *ctx, const struct offloa
 		if (!(globals->flags & OFFLOAD_PORT_FIXED))
 			port = offload_entropy_port(packet, end);
 	} else if (target & OFFLOAD_ROUTED) {
-		target = offload_way(offload_to(packet), packet->is_v6, (target & ~OFFLOAD_ROUTED) + packet->is_v6);
+		target = offload_way(offload_to(packet), packet->is_v6, target & ~OFFLOAD_ROUTED);
 		if (target == OFFLOAD_WAY_LINK) {
 			struct steer_address address = offload_destination(packet);
 			const __u32 *neighbour = bpf_map_lookup_elem(&offload_neighbours, &address);

@@ -68,7 +68,7 @@
 #define OFFLOAD_ASK_PORTS 0x10u
 #define OFFLOAD_ASK_ENGINE 0x20u  /* what matches is the engine's */
 
-/* Set in offload_rule.target: packets go by the node's routes. */
+/* Set in offload_rule.target, beside the number of a VRF: packets go by its routes. */
 #define OFFLOAD_ROUTED 0x80000000u
 
 /* offload_route.way, or a hop. */
@@ -118,7 +118,7 @@
 struct offload_rule {
 	__u32 flags;
 	__u32 teid;    /* of the tunnel it goes into, network byte order */
-	__u32 target;  /* template, or hop of IPv4, before that of IPv6; with OFFLOAD_ROUTED where no route says otherwise */
+	__u32 target;  /* template; or hop of IPv4, before that of IPv6; or OFFLOAD_ROUTED and a VRF */
 	__u32 cells[OFFLOAD_CELLS_MAX]; /* usage cells, then policers; the last, where it is none, octets taken ahead from those */
 	__u64 counted;
 };
@@ -207,7 +207,7 @@ struct offload_prefix {
 struct offload_route {
 	struct offload_prefix to;
 	__u32 way;
-	__u32 spare;
+	__u32 vrf; /* whose route it is */
 };
 
 /* Routes that replace each other whole. */

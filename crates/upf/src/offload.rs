@@ -110,8 +110,8 @@ impl KernelKey {
 /// Where the kernel sends a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelDestination {
-    /// On as it is, by the node's routes. Only from a UE.
-    Routed,
+    /// On as it is, by the routes of what it leaves by, which is no LAN. Only from a UE.
+    Routed(N6Exit),
     /// Into a LAN as it is, to its gateway or to a neighbour on its link. Only from a UE.
     Lan(LanId),
     /// Into a tunnel.
@@ -219,9 +219,6 @@ pub enum OffloadRefusal {
     /// The FAR names no tunnel yet.
     #[error("the FAR names no tunnel yet")]
     NoTunnel,
-    /// Out of a network instance by its own port.
-    #[error("the network instance has a way out of its own")]
-    Exit,
     /// Routed to UEs.
     #[error("packets are routed towards the access")]
     Routed,
@@ -366,10 +363,8 @@ fn destination(
         |destination| (direction == Direction::Uplink).then_some(destination).ok_or(OffloadRefusal::Routed);
     match (action.destination, action.exit) {
         (Destination::Routed, N6Exit::Lan(lan)) => uplink(KernelDestination::Lan(lan)),
-        // The kernel knows one way out, whatever the network instance.
-        (Destination::Routed, N6Exit::Instance(_)) => Err(OffloadRefusal::Exit),
         // Towards UEs no one hop leads to all.
-        (Destination::Routed, N6Exit::Any) => uplink(KernelDestination::Routed),
+        (Destination::Routed, exit) => uplink(KernelDestination::Routed(exit)),
         (Destination::NoTunnel, _) => Err(OffloadRefusal::NoTunnel),
         (Destination::Tunnel(tunnel), _) => {
             let encap = tunnel.encap;

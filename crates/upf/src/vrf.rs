@@ -57,7 +57,7 @@ impl ExitInstances<'_> {
 }
 
 /// The [VRFs](ExitInstances::vrfs) of a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ExitVrfs(Box<[VrfId]>);
 
 impl ExitVrfs {
@@ -69,13 +69,13 @@ impl ExitVrfs {
         Self(exits.vrfs().into_iter().map(|vrf| next_hops.vrf(vrf)).collect())
     }
 
-    /// That of packets to no network instance in particular.
-    pub fn of_any(&self) -> VrfId {
-        self.of(N6Exit::Any)
+    /// All of them, each once.
+    pub fn all(&self) -> BTreeSet<VrfId> {
+        self.0.iter().copied().collect()
     }
 
     /// That of what packets leave by; a LAN has neighbours and gateways of its own.
-    pub(crate) fn of(&self, exit: N6Exit) -> VrfId {
+    pub fn of(&self, exit: N6Exit) -> VrfId {
         self.of_number(exit_number(exit))
     }
 

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,9 @@ use kaido_upf::node::{
 };
 use kaido_upf::offload::{KernelDestination, KernelKey, KernelRecord, OffloadTarget};
 use kaido_upf::tunnels::EncapTemplate;
-use kaido_upf_xdp::offload::{Hop, OffloadDestination, Template, Vlan, VlanRole};
+use kaido_upf_xdp::offload::{
+    Hop, OffloadDestination, OffloadNextHop, OffloadRoute, Template, Vlan, VlanRole,
+};
 use kaido_upf_xdp::{
     Offload, OffloadConfig, OffloadFlags, Roles, SharedOffload, Steering, SteeringConfig, ue_network_words,
 };
@@ -39,6 +41,8 @@ use crate::shape::Shape;
 
 /// Hops: of what is routed, towards the gNB, and to the routers of tenants, two numbers each for both families.
 const N6_HOP: u32 = 0;
+/// The VRF of packets that are routed.
+const VRF: u32 = 0;
 const N3_HOP: u32 = 2;
 const LAN_HOPS: u32 = 4;
 /// Shapes of tunnels: those of one peer differ by their QFIs.
@@ -237,7 +241,7 @@ pub(crate) fn program(
     Ok(program)
 }
 
-/// Next hops out of the N3 interface and the N6 interface.
+/// Next hops out of the N3 interface and the N6 interface, and a default route by the latter.
 pub(crate) fn set_hops(
     tables: &SharedOffload,
     interfaces: [u32; 2],
@@ -258,6 +262,13 @@ pub(crate) fn set_hops(
         for of_family in [N6_HOP, N6_HOP + 1] {
             offload.set_hop(of_family, Some(&n6)).map_err(because)?;
         }
+        let default =
+            |to: IpAddr, hop| OffloadRoute { to: (to, 0), vrf: VRF, next_hop: OffloadNextHop::Hop(hop) };
+        let defaults = [
+            default(Ipv4Addr::UNSPECIFIED.into(), N6_HOP),
+            default(Ipv6Addr::UNSPECIFIED.into(), N6_HOP + 1),
+        ];
+        offload.set_routes(&defaults).map_err(because)?;
         for (id, lan) in settings.lans.iter() {
             let near = lan.addresses.first().copied();
             let tagged = Hop { tag: Some(lan.tags.outer), near, ..n6 };
@@ -303,8 +314,8 @@ impl KernelTables {
                 kaido_upf_xdp::tunnel(template, &encap, teid)
             }
             KernelDestination::Lan(id) => OffloadDestination::Hop(lan_hop(id)),
-            KernelDestination::Routed | KernelDestination::GateClosed | KernelDestination::FarDrop => {
-                OffloadDestination::Hop(N6_HOP)
+            KernelDestination::Routed(_) | KernelDestination::GateClosed | KernelDestination::FarDrop => {
+                OffloadDestination::Routed(VRF)
             }
         })
     }

@@ -217,7 +217,7 @@ pub(crate) struct RawRoutes {
 pub(crate) struct RawRoute {
     pub(crate) to: Prefix,
     pub(crate) next_hop: AtomicU32,
-    spare: u32,
+    pub(crate) vrf: AtomicU32,
 }
 
 /// `struct offload_prefix`.

@@ -371,8 +371,8 @@ impl Offload {
         Ok(())
     }
 
-    /// The node's routes, at most [`ROUTES_MAX`] of a family, in any order: of those that lead to a destination the longest prefix
-    /// counts. Each packet goes by those of before or by these.
+    /// The routes of all VRFs, at most [`ROUTES_MAX`] of a family, in any order: of those of a VRF that lead to a destination the
+    /// longest prefix counts. Each packet goes by those of before or by these.
     ///
     /// # Errors
     /// [`OffloadError::OutOfRange`]: nothing has changed then.
@@ -383,7 +383,11 @@ impl Offload {
         sorted.sort_by_key(|route| std::cmp::Reverse(route.to.1));
         for route in &sorted {
             let (address, len) = route.to;
-            words[usize::from(address.is_ipv6())].push((prefix_words(address, len), route.raw_way(limits)?));
+            words[usize::from(address.is_ipv6())].push((
+                prefix_words(address, len),
+                route.raw_way(limits)?,
+                route.vrf,
+            ));
         }
         for words in &words {
             check("number of routes", entries(words.len()), entries(ROUTES_MAX) + 1)?;
@@ -396,10 +400,11 @@ impl Offload {
         let next = at.load(Ordering::Relaxed) ^ 1;
         let RawRoutes { len, routes: places } = &both[next as usize & 1];
         for ((words, places), len) in words.iter().zip(places).zip(len) {
-            for (&((value, mask), next_hop), place) in words.iter().zip(places) {
+            for (&((value, mask), next_hop, vrf), place) in words.iter().zip(places) {
                 place.to.value.store(value, Ordering::Relaxed);
                 place.to.mask.store(mask, Ordering::Relaxed);
                 place.next_hop.store(next_hop, Ordering::Relaxed);
+                place.vrf.store(vrf, Ordering::Relaxed);
             }
             len.store(entries(words.len()), Ordering::Relaxed);
         }

@@ -74,8 +74,7 @@ pub enum Counts {
 /// Where a forwarded packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffloadDestination {
-    /// On as it is, by the [routes](super::Offload::set_routes); where none is for the destination, IPv4 to the next hop of that
-    /// number and IPv6 to that of the following.
+    /// On as it is, by the [routes](super::Offload::set_routes) of the VRF of that number, which is below 2^31.
     Routed(u32),
     /// On as it is, IPv4 to the next hop of that number and IPv6 to that of the following.
     Hop(u32),
@@ -222,6 +221,8 @@ pub struct Hop {
 pub struct OffloadRoute {
     /// The prefix. Of IPv6 it is compared up to /64: a longer one takes all of that /64 to the engine.
     pub to: (IpAddr, u8),
+    /// The number of the VRF whose route it is.
+    pub vrf: u32,
     /// The way there.
     pub next_hop: OffloadNextHop,
 }
@@ -383,10 +384,13 @@ impl OffloadRule {
             | flag(self.far_drop, abi::FAR_DROP)
             | flag(self.quota, abi::QUOTA);
         let (target, teid) = match self.destination {
-            OffloadDestination::Hop(hop) | OffloadDestination::Routed(hop) => {
+            OffloadDestination::Hop(hop) => {
                 check("next hop", hop.saturating_add(1), limits.hops)?;
-                let by_routes = matches!(self.destination, OffloadDestination::Routed(_));
-                (hop | flag(by_routes, abi::ROUTED), 0)
+                (hop, 0)
+            }
+            OffloadDestination::Routed(vrf) => {
+                check("VRF", vrf, abi::ROUTED)?;
+                (vrf | abi::ROUTED, 0)
             }
             OffloadDestination::Tunnel { template, teid, qfi, container_uplink } => {
                 check("template", template, limits.templates)?;

@@ -16,7 +16,7 @@ use kaido_xdp::Action;
 use crate::rig;
 use crate::rig::frame::{eth, vlan};
 use crate::rig::session::*;
-use crate::rig::tables::{self, N6, N6_V6};
+use crate::rig::tables::{self, N6, N6_V6, VRF};
 
 #[test]
 fn counts_what_it_forwards_and_tells_a_threshold_once() {
@@ -156,7 +156,7 @@ fn tenants_have_vlans_both_ways() {
         assert_eq!((&sent[..12], &sent[22..]), (&untagged[..12], &untagged[14..]));
         // What is on the LAN's own link the gateway is not for; the node's own routes are of no concern there.
         let beyond = |near: &str, len| Some((near.parse().unwrap(), len));
-        let engines = |to| OffloadRoute { to, next_hop: OffloadNextHop::Engine };
+        let engines = |to| OffloadRoute { to, vrf: VRF, next_hop: OffloadNextHop::Engine };
         node.path
             .set_routes(&[("198.51.100.0".parse().unwrap(), 24), (REMOTE6.into(), 32)].map(engines))
             .unwrap();
@@ -354,7 +354,8 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         };
         node.path.set_hop(OTHER, Some(&hop(0x44))).unwrap();
         node.path.set_hop(NEIGHBOUR, Some(&hop(0x55))).unwrap();
-        let route = |to: &str, len, next_hop| OffloadRoute { to: (to.parse().unwrap(), len), next_hop };
+        let route =
+            |to: &str, len, next_hop| OffloadRoute { to: (to.parse().unwrap(), len), vrf: VRF, next_hop };
         let routes = [
             route("0.0.0.0", 0, OffloadNextHop::Hop(OTHER)),
             route("198.18.77.9", 24, OffloadNextHop::Link),
@@ -369,8 +370,7 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         node.hands(&to(Ipv4Addr::new(198, 18, 77, 200)), PassReason::NextHop);
         assert_eq!(mac(&node, &to6("2001:db8:1:1::1")), 0x44);
         node.hands(&to6("2001:db8:1:2::1"), PassReason::NextHop);
-        // Of IPv6 there is no route to all: the record's own hop leads there.
-        assert_eq!(mac(&node, &to6("2001:db8:2::1")), NEXT[5]);
+        node.hands(&to6("2001:db8:2::1"), PassReason::NextHop);
         let neighbours = BTreeMap::from([(near.into(), NEIGHBOUR)]);
         node.path.set_neighbours(&neighbours).unwrap();
         assert_eq!(mac(&node, &to(near)), 0x55);
@@ -383,8 +383,20 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
             (0..33).map(|at| route(&format!("198.18.{at}.0"), 24, OffloadNextHop::Engine)).collect();
         assert!(matches!(node.path.set_routes(&many), Err(OffloadError::OutOfRange { value: 33, .. })));
         assert_eq!(mac(&node, &uplink()), 0x44, "nothing has changed");
-        node.path.set_routes(&[]).unwrap();
-        assert_eq!(mac(&node, &to(near)), NEXT[5]);
+        // Another VRF's routes are no concern of this one's packets.
+        let others = routes.map(|route| OffloadRoute {
+            vrf: VRF + 1,
+            next_hop: OffloadNextHop::Hop(NEIGHBOUR),
+            ..route
+        });
+        let mine = [route("0.0.0.0", 0, OffloadNextHop::Hop(OTHER))];
+        node.path.set_routes(&[&mine[..], &others].concat()).unwrap();
+        assert_eq!((mac(&node, &to(near)), mac(&node, &uplink())), (0x44, 0x44));
+        let of_other = uplink_with(|rule| rule.destination = OffloadDestination::Routed(VRF + 1));
+        node.path.insert_or_replace(TUNNEL_KEY, &of_other).unwrap();
+        assert_eq!((mac(&node, &to(near)), mac(&node, &uplink())), (0x55, 0x55));
+        node.path.set_routes(&mine).unwrap();
+        node.hands(&to(near), PassReason::NextHop);
     });
 }
 

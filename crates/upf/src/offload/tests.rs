@@ -146,7 +146,7 @@ fn a_plain_rule_of_each_direction_says_the_same_in_the_kernel() {
         };
         assert_eq!(encap.peer, peer.parse::<IpAddr>().unwrap());
     }
-    let up = |qfi| of_one(Direction::Uplink, qfi, down.usage, KernelDestination::Routed);
+    let up = |qfi| of_one(Direction::Uplink, qfi, down.usage, KernelDestination::Routed(N6Exit::Any));
     assert_eq!(Rule::uplink(&node).translated(&node), Ok(up(None)));
     let ipv6 = Some(Ipv6Prefix::of("2001:db8:60:7::".parse().unwrap(), 64));
     let dual = Rule { ue: UeAddresses { ipv6, ..UE }, ..Rule::uplink(&node) };
@@ -192,6 +192,18 @@ fn what_only_workers_can_do_does_not_fit() {
     }
     assert!(usage.push(UsageSlot(8), CountScope::Passed, false));
     assert_eq!(Rule { usage, ..plain() }.translated(&node), Err(OffloadRefusal::Cells), "five counters");
+}
+
+#[test]
+fn a_rule_leaves_by_the_routes_of_its_network_instance() {
+    let node = node();
+    for exit in [N6Exit::Any, N6Exit::Instance(InstanceId(1))] {
+        let mut asked = Rule::uplink(&node).filtered();
+        asked.action.exit = exit;
+        let facts = SessionFacts { ue: UE, ..SessionFacts::default() };
+        let record = Record::new(SessionIndex(4), Direction::Uplink, facts, vec![asked]);
+        assert_eq!(goes(translated(&record, &node)), Ok(KernelDestination::Routed(exit)));
+    }
 }
 
 #[test]

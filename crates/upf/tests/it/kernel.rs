@@ -15,6 +15,7 @@ use kaido_n4::{
     SessionService, Teid, UpdateFar, UpdateForwardingParameters, UpdateQer, UrrId,
 };
 use kaido_table::Reader;
+use kaido_upf::action::N6Exit;
 use kaido_upf::control::TraceFilter;
 use kaido_upf::ids::{EndpointId, InstanceId};
 use kaido_upf::key::SessionKey;
@@ -262,7 +263,7 @@ fn a_new_session_is_in_the_table_before_the_kernel_has_it() {
         assert_eq!(in_table, InTable::Fits(record));
     }
     assert_eq!(bench.rig.upf.kernel_records(), Some(2));
-    assert_eq!(rule(&bench.record(TUNNEL).unwrap()).destination, KernelDestination::Routed);
+    assert_eq!(rule(&bench.record(TUNNEL).unwrap()).destination, KernelDestination::Routed(N6Exit::Any));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use kaido_n4::{
     UeIpAddress, UeIpRole, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
 use kaido_upf::UpfDrop;
+use kaido_upf::action::N6Exit;
 use kaido_upf::ids::EndpointId;
 use kaido_upf::key::SessionKey;
 use kaido_upf::offload::{KernelDestination, KernelRecord};
@@ -203,7 +204,7 @@ fn the_kernel_takes_sessions_as_smfs_make_them() {
     let up = record(&SessionKey::tunnel(EndpointId(0), Teid(1007))).unwrap();
     let rule = |record: &KernelRecord| record.lines[0].rule.unwrap();
     assert_eq!((up.lines.len(), up.lines[0].ask.qfi), (1, Some(9)));
-    assert_eq!(rule(&up).destination, KernelDestination::Routed);
+    assert_eq!(rule(&up).destination, KernelDestination::Routed(N6Exit::Any));
     assert_eq!(rule(&up).policers.policers().count(), 1, "its AMBR");
     let down = record(&SessionKey::ipv4(kaido_upf::ids::InstanceId(0), fixture::v4("10.60.0.7"))).unwrap();
     assert!(matches!(rule(&down).destination, KernelDestination::Tunnel { .. }), "{down:?}");

@@ -12,7 +12,7 @@ use kaido_wire::{IpProtocol, checksum, ipv4, ipv6};
 use kaido_xdp::{Action, TestRun};
 
 use super::frame::{Mac, eth, ipv4_packet};
-use super::tables::{self, N3, N6, N6_V6};
+use super::tables::{self, N3, N6, N6_V6, VRF};
 
 pub const OURS: Mac = [2, 0, 0, 0, 0, 1];
 pub const NEXT: Mac = [2, 0, 0, 0, 0, 7];
@@ -112,7 +112,7 @@ pub fn downlink() -> Vec<u8> {
 
 pub fn record(direction: OffloadDirection) -> OffloadRecord {
     let destination = match direction {
-        OffloadDirection::Uplink => OffloadDestination::Routed(N6),
+        OffloadDirection::Uplink => OffloadDestination::Routed(VRF),
         OffloadDirection::Downlink => OffloadDestination::Tunnel {
             template: 3,
             teid: DOWN_TEID,
@@ -154,6 +154,7 @@ impl Node {
         for n6 in [N6, N6_V6] {
             path.set_hop(n6, Some(&hop("kb-n6", None))).unwrap();
         }
+        path.set_routes(&tables::default_routes()).unwrap();
         path.set_template(
             3,
             Some(&Template {

@@ -1,6 +1,8 @@
 //! An offload as tests use it.
 
-use kaido_upf_xdp::offload::{OffloadRecord, OffloadRule};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use kaido_upf_xdp::offload::{OffloadNextHop, OffloadRecord, OffloadRoute, OffloadRule};
 use kaido_upf_xdp::{Offload, OffloadConfig, OffloadFlags};
 
 use super::run;
@@ -9,6 +11,14 @@ use super::run;
 pub const N3: u32 = 0;
 pub const N6: u32 = 1;
 pub const N6_V6: u32 = 2;
+/// The VRF of routed packets.
+pub const VRF: u32 = 5;
+
+/// Both families to the next hop on N6.
+pub fn default_routes() -> [OffloadRoute; 2] {
+    let by = |to: IpAddr, hop| OffloadRoute { to: (to, 0), vrf: VRF, next_hop: OffloadNextHop::Hop(hop) };
+    [by(Ipv4Addr::UNSPECIFIED.into(), N6), by(Ipv6Addr::UNSPECIFIED.into(), N6_V6)]
+}
 
 pub fn config(records_max: u32, fixed_source_port: bool) -> OffloadConfig {
     OffloadConfig {
