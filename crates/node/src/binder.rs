@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use kaido_engine::netlink::{self, Interface};
-use kaido_engine::port::{PacketPort, Port, XdpOptions, XdpPool};
+use kaido_engine::port::{ChecksumPort, PacketPort, Port, XdpOptions, XdpPool};
 use kaido_engine::steer::relay;
 use kaido_engine::{FramePool, PortId};
 use kaido_xdp::{AttachMode, PLAIN_MTU_MAX, PinFolder, Program};
@@ -27,7 +27,18 @@ pub(crate) const NO_PROGRAM: &str = "an XDP program needs root, or CAP_BPF and C
 pub const PINNED_LINK: &str = "link-";
 
 /// Drivers whose packets come from the same machine, or from a guest of it.
-const WITHOUT_WIRE: [&str; 3] = ["veth", "tun", "virtio_net"];
+const WITHOUT_WIRE: [&str; 5] = ["veth", "macvlan", "bridge", "tun", "virtio_net"];
+
+/// The name of an interface's driver in the kernel, where it tells one.
+fn kernel_driver(interface: &str) -> Option<String> {
+    Ethtool::open(interface).and_then(|device| device.driver()).ok()
+}
+
+/// Whether packets may come in by an interface without the checksums of TCP and UDP, which their sender has left to a device to
+/// finish: there is no wire behind it, and AF_XDP does not tell.
+pub fn has_no_wire(interface: &str) -> bool {
+    kernel_driver(interface).is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
+}
 
 /// A port, and the interface that it is bound to.
 #[derive(Clone, Debug)]
@@ -146,18 +157,6 @@ impl Device {
         shown
     }
 
-    /// The name of the kernel's driver, where it tells one.
-    fn kernel_driver(&self) -> Option<String> {
-        Ethtool::open(&self.wire().name).and_then(|device| device.driver()).ok()
-    }
-
-    /// Whether packets may come with checksums that their sender has left to a device to finish: there is no wire behind it,
-    /// and AF_XDP does not tell.
-    pub fn lends_checksums(&self) -> bool {
-        *self.config.driver.get_ref() == Driver::AfXdp
-            && self.kernel_driver().is_some_and(|driver| WITHOUT_WIRE.contains(&driver.as_str()))
-    }
-
     /// Whether its program runs behind the driver.
     pub fn is_generic(&self) -> bool {
         self.attached == Some(AttachMode::Generic)
@@ -165,7 +164,7 @@ impl Device {
 
     /// Whether its interface is a veth device.
     pub fn is_veth(&self) -> bool {
-        self.kernel_driver().is_some_and(|driver| driver == "veth")
+        kernel_driver(&self.wire().name).is_some_and(|driver| driver == "veth")
     }
 
     /// Says so where what a driver sends out of a port may be lost on its way, uncounted by anybody.
@@ -392,6 +391,9 @@ impl Binder {
         })?;
         device.opened = format!("af_xdp, {mode:?}").to_lowercase();
         device.mode = Some(mode);
+        if has_no_wire(&device.wire().name) {
+            return Ok(ports.into_iter().map(|port| Box::new(ChecksumPort::new(port)) as _).collect());
+        }
         Ok(ports)
     }
 }

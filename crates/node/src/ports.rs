@@ -10,7 +10,7 @@ use kaido_engine::port::Port;
 use kaido_engine::{FramePool, Inbox, KernelPath, NeighbourRequest, PortId, Route, Routes, Vrf};
 use kaido_xdp::{AttachMode, PinFolder, Program};
 
-pub use super::binder::{Binder, Device, PINNED_LINK};
+pub use super::binder::{Binder, Device, PINNED_LINK, has_no_wire};
 use super::binder::{NO_PROGRAM, pin_link, spread};
 use super::board::PortBoard;
 use super::interfaces::PortParts;

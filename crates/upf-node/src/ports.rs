@@ -10,7 +10,9 @@ use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
 use kaido_engine::{Inbox, KernelPath, Vrf};
 use kaido_node::config::{Datapath, Driver, PortConfig};
-use kaido_node::ports::{Device, Interfaces, OpenPorts, PortRequirements, fault, lock, routable};
+use kaido_node::ports::{
+    Device, Interfaces, OpenPorts, PortRequirements, fault, has_no_wire, lock, routable,
+};
 use kaido_node::takeover::Takeover;
 use kaido_pfcp::Features;
 use kaido_upf::control::Upf;
@@ -94,6 +96,7 @@ impl PortRequirements for PortNeeds<'_> {
             },
             mac: interface.mac,
             multi_buffer,
+            no_wire: has_no_wire(&interface.name),
         };
         let slots = u32::try_from(of_interface().count()).unwrap_or(u32::MAX);
         let load_offload = |offload| Steering::load_offload_slots(load, offload, slots);

@@ -27,6 +27,7 @@
 #define ICMPV6_SOLICITATION 135
 #define ICMPV6_ADVERTISEMENT 136
 #define TCP_FLAGS_AT 13
+#define TCP_CHECKSUM_AT 16
 #define TCP_SYN 2
 #define OFFLOAD_OFFSET_MAX 128 /* of what is behind tags, a plain IP header, UDP and GTP-U */
 
@@ -413,6 +414,41 @@ static __always_inline __u32 offload_sum(const struct offload_packet *packet, co
 	if (protocol == IPPROTO_UDP && ((const void *)(udp + 1) > end || bpf_ntohs(udp->length) != upper || !udp->checksum))
 		return OFFLOAD_SUM_UNKNOWN;
 	return protocol == IPPROTO_UDP || protocol == IPPROTO_TCP ? fold_sum(sum) : OFFLOAD_SUM_UNKNOWN;
+}
+
+/* Whether the sender has left the checksum of TCP or UDP to its device: the field has the sum of the pseudo-header then. As
+ * crates/wire/src/checksum.rs has it (`unfinished`). */
+static __always_inline int offload_is_unfinished(const struct offload_packet *packet, const void *end)
+{
+	const __be16 *field;
+	const void *upper;
+	__u8 protocol;
+	__u64 sum;
+
+	if (packet->is_v6) {
+		const struct ipv6 *ip = packet->ip;
+
+		protocol = ip->next;
+		upper = ip + 1;
+		sum = bpf_htons(packet->total - sizeof(*ip));
+		for (int i = 0; i < 16; i += 4)
+			sum += (__u64)word_at(ip->source.bytes + i) + word_at(ip->destination.bytes + i);
+	} else {
+		const struct ipv4 *ip = packet->ip;
+
+		if (ip->fragment & bpf_htons(IP_MF | IP_OFFSET))
+			return 0;
+		protocol = ip->protocol;
+		upper = ip + 1;
+		sum = (__u64)word_at(ip->source) + word_at(ip->destination) + bpf_htons(packet->total - sizeof(*ip));
+	}
+	if (protocol == IPPROTO_UDP)
+		field = upper + __builtin_offsetof(struct udp, checksum);
+	else if (protocol == IPPROTO_TCP)
+		field = upper + TCP_CHECKSUM_AT;
+	else
+		return 0;
+	return (const void *)(field + 1) <= end && *field == fold_sum(sum + bpf_htons(protocol));
 }
 
 /* Writes what is behind the outer IP header of a packet of `total` octets, without UDP checksum. */
@@ -923,6 +959,8 @@ static __always_inline int offload_path(struct xdp_md *ctx, int is_multi_buffer)
 		reason = OFFLOAD_HAND_SEGMENTS;
 	else
 		reason = offload_read(ctx, &packet, data, end, cfg, globals->flags);
+	if (reason < 0 && cfg->flags & STEER_NO_WIRE && !packet.is_tunnelled && offload_is_unfinished(&packet, end))
+		reason = OFFLOAD_HAND_CHECKSUM;
 	/* A copy: the verifier forgets what it knows of a variable whose address is taken. */
 	slot = packet.slot;
 	counters = bpf_map_lookup_elem(&offload_counters, &slot);

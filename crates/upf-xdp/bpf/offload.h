@@ -285,7 +285,7 @@ enum offload_hand {
 	OFFLOAD_HAND_QUOTA = 14,        /* a quota is used up, or a limit is reached by this packet */
 	OFFLOAD_HAND_RATE = 15,         /* its rate was changed, and what is taken is to be reckoned anew */
 	OFFLOAD_HAND_SYN = 16,          /* opens a TCP connection, and MSS are lowered */
-	OFFLOAD_HAND_CHECKSUM = 17,     /* the tunnel's UDP checksum takes the payload, which is not read here */
+	OFFLOAD_HAND_CHECKSUM = 17,     /* a checksum takes the payload, which is not read here */
 	OFFLOAD_HAND_OTHER_UE = 18,     /* may be for another UE, and UEs are kept apart or reach each other in the engine */
 	OFFLOAD_HANDS = 19,
 };

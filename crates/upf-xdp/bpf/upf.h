@@ -16,6 +16,7 @@
 #define STEER_BY_UE 8u
 #define STEER_BY_TEID 16u
 #define STEER_VLANS 64u /* vlans holds some: frames in them are ours, whatever is in them */
+#define STEER_NO_WIRE 128u /* packets of the same host may come without the checksums of TCP and UDP */
 
 /* Map capacities, in entries. */
 #define STEER_VLANS_MAX 4096 /* identifiers */

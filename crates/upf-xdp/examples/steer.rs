@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = CString::new(interface.as_str())?;
     // SAFETY: a C string.
     let ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    let config = SteeringConfig { roles, mac: interface_mac(ifindex)?, multi_buffer: true };
+    let config = SteeringConfig { roles, mac: interface_mac(ifindex)?, multi_buffer: true, no_wire: false };
     let mut steering = Steering::load(config)?;
     steering.set_gtpu_addresses(if roles.gtpu { &addresses } else { &[] })?;
     steering.set_local_addresses(if roles.routed { &addresses } else { &[] })?;

@@ -11,6 +11,7 @@ pub(crate) const PREFIXES: u32 = 4;
 pub(crate) const BY_UE: u32 = 8;
 pub(crate) const BY_TEID: u32 = 16;
 pub(crate) const VLANS: u32 = 64;
+pub(crate) const NO_WIRE: u32 = 128;
 /// VLAN identifiers.
 pub(crate) const VLAN_IDS: u16 = 4096;
 
@@ -182,6 +183,7 @@ mod tests {
             ("STEER_BY_UE", u64::from(BY_UE)),
             ("STEER_BY_TEID", u64::from(BY_TEID)),
             ("STEER_VLANS", u64::from(VLANS)),
+            ("STEER_NO_WIRE", u64::from(NO_WIRE)),
             ("STEER_VLANS_MAX", u64::from(VLAN_IDS)),
             ("STEER_TARGETS_MAX", u64::from(TARGETS_MAX)),
             ("STEER_PREFIXES_MAX", PREFIXES_MAX as u64),

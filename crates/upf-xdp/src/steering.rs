@@ -36,6 +36,9 @@ pub struct SteeringConfig {
     /// Whether packets may span several buffers; then the sockets must be multi-buffer ones too, or the kernel
     /// drops the long packets.
     pub multi_buffer: bool,
+    /// Whether packets of the same host may come without the checksums of TCP and UDP, which their sender left to a device.
+    /// An offload leaves those to the engine.
+    pub no_wire: bool,
 }
 
 /// How the packets of a receive queue are spread over the AF_XDP sockets bound to it.
@@ -331,7 +334,8 @@ impl Steering {
         };
         let roles = flag(gtpu, abi::ROLE_GTPU) | flag(routed, abi::ROLE_ROUTED);
         let vlans = flag(!self.own_vlans.is_empty(), abi::VLANS);
-        let flags = roles | flag(prefixes, abi::PREFIXES) | by | vlans;
+        let no_wire = flag(self.config.no_wire, abi::NO_WIRE);
+        let flags = roles | flag(prefixes, abi::PREFIXES) | by | vlans | no_wire;
         let instance = self.fast.as_ref().and_then(|fast| fast.instance).map_or(NO_INSTANCE, u32::from);
         let value = Config::new(flags, self.config.mac, targets, instance).to_bytes();
         self.config_map

@@ -133,6 +133,42 @@ pub fn sum_of_ip(packet: &[u8], len: usize) -> Option<u16> {
     }
 }
 
+/// Where the checksum of TCP or UDP in an IP packet is to be put, if its sender has left that to its device: from where it sums, to the
+/// end of the packet, and where its field is from there. The field has the sum of the pseudo-header then. A finished checksum looks
+/// like that in one of 65 536 packets: computed again it is the same.
+///
+/// `None` of fragments, other protocols, IPv6 extension headers, and of what is no IP packet of `len` octets.
+#[inline]
+pub fn unfinished(packet: &[u8], len: usize) -> Option<(usize, usize)> {
+    let (header_len, protocol, addresses) = match packet.first()? >> 4 {
+        4 => {
+            let header = packet.first_chunk::<20>()?;
+            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            if total != len || u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0 {
+                return None;
+            }
+            (usize::from(packet[0] & 15) * 4, IpProtocol(header[9]), words(header.last_chunk::<8>()?))
+        }
+        6 => {
+            let header = packet.first_chunk::<40>()?;
+            if usize::from(u16::from_be_bytes([header[4], header[5]])) + header.len() != len {
+                return None;
+            }
+            (header.len(), IpProtocol(header[6]), words(header.last_chunk::<32>()?))
+        }
+        _ => return None,
+    };
+    let offset = match protocol {
+        IpProtocol::UDP => 6,
+        IpProtocol::TCP => 16,
+        _ => return None,
+    };
+    let field = packet.get(header_len + offset..)?.first_chunk()?;
+    let upper_len = len.checked_sub(header_len)? as u64;
+    let pseudo = fold(addresses + u64::from(protocol.0) + upper_len);
+    (u16::from_be_bytes(*field) == pseudo).then_some((header_len, offset))
+}
+
 /// Sum of a few words of 32 bits, to be folded.
 #[inline(always)]
 fn words(octets: &[u8]) -> u64 {
@@ -367,6 +403,56 @@ mod tests {
                 header[at] ^= change;
             }
             prop_assert_eq!(is_sound_ipv4(&header), checksum(&header) == 0);
+        }
+    }
+
+    #[test]
+    fn an_unfinished_checksum_is_told_from_a_finished_one_and_from_none() {
+        let (a, b) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(203, 0, 113, 9));
+        let (a6, b6) = (a.to_ipv6_mapped(), b.to_ipv6_mapped());
+        for (protocol, offset) in [(IpProtocol::UDP, 6), (IpProtocol::TCP, 16)] {
+            for upper_len in [20u16, 21, 1400] {
+                let mut v4 = vec![0x45, 0];
+                v4.extend((20 + upper_len).to_be_bytes());
+                v4.extend([0, 0, 0x40, 0, 64, protocol.0, 0, 0]);
+                v4.extend(a.octets());
+                v4.extend(b.octets());
+                let mut v6 = vec![0x60, 0, 0, 0];
+                v6.extend(upper_len.to_be_bytes());
+                v6.extend([protocol.0, 64]);
+                v6.extend(a6.octets());
+                v6.extend(b6.octets());
+                let sums =
+                    [pseudo_v4(a, b, protocol, upper_len), pseudo_v6(a6, b6, protocol, upper_len.into())];
+                for (mut packet, pseudo) in [v4, v6].into_iter().zip(sums) {
+                    let start = packet.len();
+                    packet.extend((0..upper_len).map(|octet| octet.to_le_bytes()[0]));
+                    let len = packet.len();
+                    let field = start + offset..start + offset + 2;
+                    packet[field.clone()].copy_from_slice(&pseudo.to_be_bytes());
+                    assert_eq!(unfinished(&packet, len), Some((start, offset)));
+                    assert_eq!(unfinished(&packet[..start + 18], len), Some((start, offset)), "of its front");
+                    assert_eq!(unfinished(&packet, len + 1), None, "padded");
+                    let finished = checksum(&packet[start..]);
+                    packet[field.clone()].copy_from_slice(&finished.to_be_bytes());
+                    assert_eq!(unfinished(&packet, len), None);
+                    packet[field.clone()].copy_from_slice(&[0, 0]);
+                    assert_eq!(unfinished(&packet, len), None, "none at all");
+                    packet[field].copy_from_slice(&pseudo.to_be_bytes());
+                    if packet[0] == 0x45 {
+                        packet[6] = 0x20;
+                        assert_eq!(unfinished(&packet, len), None, "a fragment");
+                        packet[6] = 0;
+                        packet[9] = 132;
+                    } else {
+                        packet[6] = 44;
+                    }
+                    assert_eq!(unfinished(&packet, len), None, "another protocol");
+                    for cut in 0..start + offset + 2 {
+                        assert_eq!(unfinished(&packet[..cut], len), None);
+                    }
+                }
+            }
         }
     }
 }

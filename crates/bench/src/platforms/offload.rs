@@ -230,7 +230,7 @@ pub(crate) fn program(
     settings: &NodeSettings,
 ) -> Result<Steering, Reason> {
     let roles = Roles { gtpu: at == 0, routed: at == 1 };
-    let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false };
+    let config = SteeringConfig { roles, mac: MACS[0][at], multi_buffer: false, no_wire: false };
     let mut program = tables.with(|offload| Steering::load_offload(config, offload)).map_err(because)?;
     if at == 0 {
         program.set_gtpu_addresses(&[N3.into()]).map_err(because)?;

@@ -3,6 +3,7 @@
 //! A [`Port`] value is one queue of one device, owned by one worker. What differs between devices ends
 //! here: a function sees frames and port numbers.
 
+mod checksums;
 mod datagrams;
 mod error;
 mod frames;
@@ -17,6 +18,7 @@ mod vlan;
 #[cfg(not(any(loom, shuttle)))]
 mod xdp;
 
+pub use checksums::ChecksumPort;
 pub use datagrams::DatagramRooms;
 pub use error::PortError;
 pub use frames::{FramePort, FrameQueue};

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kaido_engine::port::{SharedXdp, XdpOptions, XdpPool, XdpPort};
+use kaido_engine::port::{ChecksumPort, SharedXdp, XdpOptions, XdpPool, XdpPort};
 use kaido_engine::reorder::ReorderMeter;
 use kaido_engine::shared::{Order, SharedQueue, SharedTotals};
 use kaido_engine::{
     Batch, Frame, FramePool, FrameSize, Function, KernelPath, Output, Port, PortId, Worker, WorkerSettings,
 };
+use kaido_wire::{IpProtocol, checksum};
 use kaido_xdp::{AttachMode, IpMatch, PortMatch, PortSteering, PortSteeringConfig};
 
 use crate::rig;
 use crate::rig::frame::{eth, is_udp, udp, v4};
 use crate::rig::socket::{receive, udp_at};
-use crate::rig::{Driven, Pair, index, mac, pattern};
+use crate::rig::{Driven, Pair, eventually, index, mac, pattern};
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;
@@ -113,6 +114,43 @@ fn frames_go_from_port_to_port_as_they_are() {
         first.close();
         second.close();
         assert_eq!(pool.free_frames(), pool.frames());
+    });
+}
+
+/// A kernel at the other end of a veth pair leaves checksums to a device that is none.
+#[test]
+fn checksums_that_a_sender_of_this_host_leaves_are_finished() {
+    if !rig::is_root("checksums_that_a_sender_of_this_host_leaves_are_finished") {
+        return;
+    }
+    Pair::run(1, 1500, |pair| {
+        let from = pair.far(|| udp_at("10.77.0.2:0"));
+        for finishes in [false, true] {
+            let (pool, xdp) = pool();
+            let (mut steering, Driven { port, .. }) = open(&xdp, 0, &SMALL);
+            let port: Box<dyn Port> = Box::new(port);
+            let mut port: Box<dyn Port> = if finishes { Box::new(ChecksumPort::new(port)) } else { port };
+            let mut cache = pool.cache();
+            for len in [1, 700, 1400] {
+                from.send_to(&pattern(len), "10.77.0.1:2152").unwrap();
+                let packet = eventually("the datagram comes", || {
+                    let mut batch = Batch::new();
+                    port.receive(&mut cache, &mut batch);
+                    batch.drain(..).map(|frame| frame.to_vec()).find(|frame| frame[12..14] == [8, 0])
+                });
+                let upper_len = (8 + len).try_into().unwrap();
+                let pseudo = checksum::pseudo_v4(
+                    [10, 77, 0, 2].into(),
+                    [10, 77, 0, 1].into(),
+                    IpProtocol::UDP,
+                    upper_len,
+                );
+                let sum = checksum::combine(&[pseudo, checksum::sum(&packet[34..])]);
+                assert_eq!(sum == u16::MAX, finishes, "{len}");
+                assert_eq!(packet[40..42] == pseudo.to_be_bytes(), !finishes, "{len}");
+            }
+            steering.detach().unwrap();
+        }
     });
 }
 

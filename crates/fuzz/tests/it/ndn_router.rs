@@ -115,7 +115,6 @@ impl Rig {
             ],
             mtu: 8800,
             fragments: Limits { packets: 4, packets_per_source: 2, ..Limits::default() },
-            unfinished: Vec::new(),
         };
         let link = Link::new(LinkSettings { ports, reassembly: limits }, &faces);
         let link = link.with_udp(udp, routes.next_hops());

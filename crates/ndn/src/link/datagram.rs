@@ -10,7 +10,7 @@ use kaido_wire::ndn::ETHERTYPE;
 use kaido_wire::{EtherType, IpProtocol, ipv4, ipv6, udp, vlan};
 
 use super::udp::Udp;
-use super::udp_headers::{Sum, verify};
+use super::udp_headers::is_right;
 use super::udp_packet::{Datagram, Piece};
 use super::{Link, PortKind};
 use crate::NdnDrop;
@@ -80,10 +80,8 @@ impl Link {
             return Err((frame, DropReason::UDP_MALFORMED));
         }
         frame.truncate(datagram.len);
-        match verify(datagram.ends, datagram.checksum, &frame) {
-            Sum::Right => {}
-            Sum::Unfinished if udp.settings.unfinished.contains(&port) => {}
-            Sum::Unfinished | Sum::Wrong => return Err((frame, DropReason::UDP_CHECKSUM)),
+        if !is_right(datagram.ends, datagram.checksum, &frame) {
+            return Err((frame, DropReason::UDP_CHECKSUM));
         }
         match udp.face(faces, datagram.ends, frame.data(), datagram.len) {
             Ok(id) => Ok(Some((id, frame))),

@@ -43,9 +43,6 @@ pub struct UdpSettings {
     pub mtu: u16,
     /// What is kept of datagrams whose rest is missing.
     pub fragments: Limits,
-    /// Ports whose device is no wire, so that datagrams of the same host may come from it with checksums that their sender
-    /// has left to a device to finish.
-    pub unfinished: Vec<PortId>,
 }
 
 /// UDP on the ports of one worker.

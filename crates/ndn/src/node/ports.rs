@@ -91,13 +91,10 @@ impl Ports {
     /// How the link takes UDP from them; `None` where it does not.
     pub(super) fn udp(&self, config: &NdnConfig) -> Option<UdpSettings> {
         let (listen, reassembly) = (&config.ndn.listen, &config.base.reassembly);
-        let numbered = (0u8..).zip(&self.opened.devices);
-        let unfinished = numbered.filter(|(_, device)| device.lends_checksums());
         (!self.udp.is_empty()).then(|| UdpSettings {
             listens: self.udp.clone(),
             mtu: *listen.udp_mtu.get_ref(),
             fragments: reassembly.limits(),
-            unfinished: unfinished.map(|(number, _)| PortId(number)).collect(),
         })
     }
 

@@ -20,7 +20,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 2);
 /// The program on an interface of the thread's namespace.
 fn attach(interface: &str, roles: Roles, path: Option<&Offload>) -> Steering {
     let mac = kaido_xdp::interface_mac(index(interface)).unwrap();
-    let config = SteeringConfig { roles, mac, multi_buffer: false };
+    let config = SteeringConfig { roles, mac, multi_buffer: false, no_wire: false };
     let mut steering = match path {
         Some(path) => Steering::load_offload(config, path).unwrap(),
         None => Steering::load(config).unwrap(),

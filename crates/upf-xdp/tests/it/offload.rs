@@ -11,6 +11,7 @@ use kaido_upf_xdp::offload::{
     OffloadRule, PassReason, ThresholdEvent, UsageCell, Vlan, VlanRole,
 };
 use kaido_upf_xdp::{OffloadError, Roles, Steering, SteeringConfig};
+use kaido_wire::{IpProtocol, checksum, ipv4};
 use kaido_xdp::Action;
 
 use crate::rig;
@@ -207,7 +208,7 @@ fn tenants_have_vlans_both_ways() {
 fn a_vlan_has_roles_and_counters_of_its_own() {
     with_node("a_vlan_has_roles_and_counters_of_its_own", |mut node| {
         let roles = Roles { gtpu: false, routed: false };
-        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
+        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false, no_wire: false };
         node.steering = Steering::load_offload_slots(config, &node.path, 3).unwrap();
         node.steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
         let of = |inner| Vlan { outer: None, inner };
@@ -397,6 +398,66 @@ fn packets_go_by_the_longest_route_to_a_gateway_or_a_neighbour() {
         assert_eq!((mac(&node, &to(near)), mac(&node, &uplink())), (0x55, 0x55));
         node.path.set_routes(&mine).unwrap();
         node.hands(&to(near), PassReason::NextHop);
+    });
+}
+
+/// Where packets may come from this host: the engine finishes what their sender has left.
+#[test]
+fn checksums_that_are_left_are_the_engines_to_finish() {
+    with_node("checksums_that_are_left_are_the_engines_to_finish", |mut node| {
+        let pseudo = |packet: &[u8]| {
+            let upper_len = |header: usize| u16::try_from(packet.len() - header).unwrap();
+            match packet[0] >> 4 {
+                4 => checksum::pseudo_v4(REMOTE, UE, IpProtocol(packet[9]), upper_len(20)),
+                _ => checksum::pseudo_v6(REMOTE6, UE6, IpProtocol(packet[6]), upper_len(40).into()),
+            }
+        };
+        let tcp = {
+            let mut segment = vec![0; 60];
+            segment[12] = 5 << 4;
+            segment
+        };
+        let datagram = rig::frame::udp(53, &[2; 40]);
+        let as_tcp = |mut packet: Vec<u8>, at: usize| {
+            packet[at] = 6;
+            if at == 9 {
+                ipv4::fill_checksum(&mut packet[..20]);
+            }
+            packet
+        };
+        let packets = [
+            (v4(REMOTE, UE, &datagram), 20 + 6),
+            (as_tcp(v4(REMOTE, UE, &tcp), 9), 20 + 16),
+            (v6(REMOTE6, UE6, &datagram), 40 + 6),
+            (as_tcp(v6(REMOTE6, UE6, &tcp), 6), 40 + 16),
+        ];
+        for no_wire in [false, true] {
+            let roles = Roles { gtpu: true, routed: true };
+            let config = SteeringConfig { roles, mac: OURS, multi_buffer: false, no_wire };
+            node.steering = Steering::load_offload(config, &node.path).unwrap();
+            node.steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
+            node.steering.set_instance(Some(0)).unwrap();
+            for (packet, at) in &packets {
+                let ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+                let with = |sum: u16| {
+                    let mut packet = packet.clone();
+                    packet[*at..at + 2].copy_from_slice(&sum.to_be_bytes());
+                    eth(OURS, ethertype, &packet)
+                };
+                let left = pseudo(packet);
+                node.forwards(&with(left ^ 0x100));
+                if no_wire {
+                    node.hands(&with(left), PassReason::Checksum);
+                } else {
+                    node.forwards(&with(left));
+                }
+            }
+            // In a tunnel it is the UE's own, which no device is asked for.
+            let mut inside = v4(UE, REMOTE, &datagram);
+            let left = checksum::pseudo_v4(UE, REMOTE, IpProtocol::UDP, 48);
+            inside[26..28].copy_from_slice(&left.to_be_bytes());
+            node.forwards(&tunnelled(&inside));
+        }
     });
 }
 

@@ -68,7 +68,7 @@ impl Node {
         };
         path.set_hop(N6, Some(&hop)).unwrap();
         let roles = Roles { gtpu: true, routed: false };
-        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
+        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false, no_wire: false };
         let mut steering = Steering::load_offload(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into()]).unwrap();
         let (cells, policers) = (path.leak_usage_cells().unwrap(), path.leak_policers().unwrap());

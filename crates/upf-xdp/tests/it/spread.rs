@@ -107,7 +107,7 @@ fn samples() -> Vec<Sample> {
 fn programs(by: SteerBy, socket: &kaido_xsk::Socket) -> Vec<Steering> {
     let roles = Roles { gtpu: true, routed: true };
     let program = |target| {
-        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
+        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false, no_wire: false };
         let mut steering = Steering::load(config).unwrap();
         steering.set_gtpu_addresses(&["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()]).unwrap();
         steering.set_steer_by(by).unwrap();

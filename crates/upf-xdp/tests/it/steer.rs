@@ -23,7 +23,8 @@ fn ip(text: &str) -> IpAddr {
 
 /// A program of the given roles that knows one GTP-U and one local address of each family.
 fn load(roles: Roles, multi_buffer: bool) -> Steering {
-    let mut steering = Steering::load(SteeringConfig { roles, mac: OURS, multi_buffer }).unwrap();
+    let mut steering =
+        Steering::load(SteeringConfig { roles, mac: OURS, multi_buffer, no_wire: false }).unwrap();
     steering.set_gtpu_addresses(&[ip("192.0.2.1"), ip("2001:db8::1")]).unwrap();
     steering.set_local_addresses(&[ip("198.51.100.1"), ip("2001:db8:6::1")]).unwrap();
     steering

@@ -237,7 +237,8 @@ fn a_routed_interface_takes_what_is_for_ues() {
     Pair::run(1, 1, 1500, |pair| {
         let roles = Roles { gtpu: false, routed: true };
         let mac = pair.mac("kb-a0");
-        let mut steering = Steering::load(SteeringConfig { roles, mac, multi_buffer: false }).unwrap();
+        let mut steering =
+            Steering::load(SteeringConfig { roles, mac, multi_buffer: false, no_wire: false }).unwrap();
         steering.set_local_addresses(&["10.77.0.1".parse().unwrap(), "fd77:0::1".parse().unwrap()]).unwrap();
         steering.set_ue_prefixes(&[("10.45.0.0".parse().unwrap(), 16)]).unwrap();
         steering.attach_to(index("kb-a0"), kaido_xdp::AttachMode::Native).unwrap();

@@ -156,7 +156,7 @@ fn establish(path: &mut Offload, vector: &Vector) {
 fn programs(path: &Offload, vector: &Vector) -> BTreeMap<String, Steering> {
     let (n3, n6) = ports(vector);
     let program = |port: &Port, roles| {
-        let config = SteeringConfig { roles, mac: mac(&port.mac), multi_buffer: false };
+        let config = SteeringConfig { roles, mac: mac(&port.mac), multi_buffer: false, no_wire: false };
         let mut steering = Steering::load_offload(config, path).unwrap();
         steering.set_gtpu_addresses(&n3.addresses).unwrap();
         steering.set_instance(roles.routed.then_some(0)).unwrap();

@@ -28,6 +28,7 @@ use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
 use crate::pool::{LINK_HEADER, PoolCache};
 use offload::VnetHeaderInfo;
+pub(super) use offload::complete_checksum;
 use socket::{PacketSocket, SendProgress};
 
 /// What a port has thrown away.

@@ -70,7 +70,7 @@ pub(super) fn read_auxdata(bytes: &[u8]) -> Option<(u16, u16)> {
 
 /// Sums from `start` to the packet's end into the field at `start + offset`, which holds the sum of the
 /// pseudo-header already (`Documentation/networking/checksum-offloads.rst`).
-fn complete_checksum(frame: &mut Frame, start: usize, offset: usize) -> bool {
+pub(in crate::port) fn complete_checksum(frame: &mut Frame, start: usize, offset: usize) -> bool {
     let field = start + offset;
     if field + 2 > frame.data().len() {
         return false;

@@ -191,7 +191,7 @@ impl Node {
         let key = OffloadKey::Ipv6 { instance: 0, address: UE6 };
         path.insert_or_replace(key, &record(OffloadDirection::Downlink)).unwrap();
         let roles = Roles { gtpu: true, routed: true };
-        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false };
+        let config = SteeringConfig { roles, mac: OURS, multi_buffer: false, no_wire: false };
         let mut steering = Steering::load_offload(config, &path).unwrap();
         steering.set_gtpu_addresses(&[LOCAL.into(), LOCAL6.into()]).unwrap();
         steering.set_instance(Some(0)).unwrap();

@@ -10,7 +10,7 @@ use super::port::Port;
 /// Steering for GTP-U to `address` on an interface of the thread's namespace.
 pub fn gtpu(interface: &str, address: &str, multi_buffer: bool) -> Steering {
     let roles = Roles { gtpu: true, routed: false };
-    let config = SteeringConfig { roles, mac: [0; 6], multi_buffer };
+    let config = SteeringConfig { roles, mac: [0; 6], multi_buffer, no_wire: false };
     let mut steering = Steering::load(config).unwrap();
     steering.set_gtpu_addresses(&[address.parse().unwrap()]).unwrap();
     steering.attach_to(super::index(interface), AttachMode::Auto).unwrap();
