@@ -114,6 +114,26 @@ def test_advice_is_a_command_that_helps(binary: Path, net: Topology, tmp_path: P
     assert findings["n3", "mtu"]["verdict"] == "ok"
 
 
+@pytest.mark.parametrize("table", [None, 100])
+def test_a_missing_way_out_is_told(binary: Path, net: Topology, tmp_path: Path, table: int | None) -> None:
+    """The default route of the management is none of the data network; the one that is advised is."""
+    n6 = f"route_table = {table}" if table else ""
+    file = configured(tmp_path, 'queue_mode = "shared"')
+    file.write_text(file.read_text().replace('interface = "n6"\n', f'interface = "n6"\n{n6}\n'))
+    net.upf.ip("route", "add", "default", "via", "10.100.4.2")
+    code, _, findings = ask(binary, net.upf, "--config", str(file))
+    assert code == 0
+    assert ("n3", "routes") not in findings
+    assert findings["n6", "routes"]["verdict"] == "advice"
+    commands = findings["n6", "routes"]["commands"]
+    assert isinstance(commands, list)
+    net.upf.ip("route", "delete", "default", "via", "10.100.4.2")
+    net.upf.run(*commands[0].replace("GATEWAY", "10.100.6.2").split())
+    _, _, findings = ask(binary, net.upf, "--config", str(file))
+    assert findings["n6", "routes"]["verdict"] == "ok"
+    assert "by default via 10.100.6.2" in str(findings["n6", "routes"]["said"])
+
+
 def test_what_a_port_demands_and_the_driver_lacks_is_a_fault(
     binary: Path, net: Topology, tmp_path: Path
 ) -> None:

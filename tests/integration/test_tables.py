@@ -98,10 +98,10 @@ def test_commands_show_routes_and_neighbours(routing: Node, net: Topology, binar
         return run(str(binary), *arguments, *at).stdout
 
     lines = shown("routes", "--address", "192.0.2.1").splitlines()
-    assert lines[0].split() == ["prefix", "port", "gateway", "metric", "used", "function"]
+    assert lines[0].split() == ["prefix", "port", "gateway", "metric", "used", "vrf", "function"]
     assert [line.split() for line in lines[1:]] == [
-        [FAR, "n3", "10.100.3.2", "9", "no", "upf"],
-        [FAR, "n6", "10.100.6.2", "5", "yes", "upf"],
+        [FAR, "n3", "10.100.3.2", "9", "no", "main", "upf"],
+        [FAR, "n6", "10.100.6.2", "5", "yes", "main", "upf"],
     ]
     assert "more: --skip 1" in shown("routes", "--limit", "1")
     assert json.loads(shown("routes", "--gateway", "10.100.6.2", "--json"))["total"] == 1

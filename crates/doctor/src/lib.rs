@@ -7,6 +7,7 @@ mod datapath;
 mod machine;
 mod nic;
 mod parse;
+mod routes;
 
 mod render;
 
@@ -132,6 +133,7 @@ pub fn run(args: &DoctorArgs, functions: &[&dyn NetworkFunction]) -> miette::Res
         is_kernel |= forwards;
         findings.push(finding);
     }
+    let mut of_routes: Vec<Finding> = functions_of().flat_map(routes::judge).collect();
     for InspectedInterface { name, port, facts } in &looks {
         match facts {
             Ok(facts) => {
@@ -141,6 +143,7 @@ pub fn run(args: &DoctorArgs, functions: &[&dyn NetworkFunction]) -> miette::Res
                 let node = owner.map(|owner| &owner.base().node);
                 findings.extend(nic::judge(facts, *port, tunnels, node, &machine));
                 findings.extend(datapath::redirects(facts, *port).filter(|_| is_kernel));
+                findings.extend(of_routes.extract_if(.., |finding| finding.subject == *name));
             }
             Err(error) => findings.push(Finding::fault(name, "interface", error.to_string()).run("ip link")),
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use kaido_engine::{FramePool, Function, Notifier, PacketSamples, WorkerCounters};
+use kaido_engine::{FramePool, Function, Notifier, PacketSamples, PortId, Vrf, WorkerCounters};
 use kaido_metrics::Family;
 use kaido_xdp::Program;
 use miette::miette;
@@ -164,6 +164,11 @@ pub trait ConfiguredFunction: Any + Send + Sync {
         None
     }
 
+    /// The networks that packets leave for by routes, where it is a matter of the configuration by which ports they may.
+    fn ways_out(&self) -> Vec<WayOut> {
+        Vec::new()
+    }
+
     /// Folders that only root can make, where the node is another user's: `kaido prepare` makes them.
     fn root_folders(&self) -> Vec<RootFolder> {
         Vec::new()
@@ -174,6 +179,15 @@ pub trait ConfiguredFunction: Any + Send + Sync {
     /// # Errors
     /// What kept it from starting, or that a worker died.
     fn run(&self, context: FunctionContext) -> miette::Result<()>;
+}
+
+/// A network that packets leave for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WayOut {
+    /// By whose routes.
+    pub vrf: Vrf,
+    /// By which ports of the function.
+    pub ports: Vec<PortId>,
 }
 
 /// What there is before a function starts.

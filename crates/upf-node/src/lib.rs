@@ -48,7 +48,7 @@ use kaido_node::api::{Route, Status};
 use kaido_node::board::Heartbeat;
 use kaido_node::config::{Base, Datapath, FilePart, Findings, FunctionSchema, PortConfig, Spanned};
 use kaido_node::function::{
-    ConfiguredFunction, DatapathAdvice, FlowSelector, FunctionContext, NetworkFunction, Running,
+    ConfiguredFunction, DatapathAdvice, FlowSelector, FunctionContext, NetworkFunction, Running, WayOut,
 };
 use kaido_node::init::FirstConfig;
 use kaido_node::listing::Listing;
@@ -239,6 +239,10 @@ impl ConfiguredFunction for UpfConfig {
             ports.map(|((config, of_port), &copies)| PortFacts { config, of_port, copies }).collect();
         let Advice { is_kernel, reason } = by_ports(&ports);
         Some(DatapathAdvice { is_kernel, reason, no_room: datapath::no_room_for_tables(self, frames) })
+    }
+
+    fn ways_out(&self) -> Vec<WayOut> {
+        ports::ways_out(&self.ports)
     }
 
     fn root_folders(&self) -> Vec<RootFolder> {

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
-use kaido_engine::{Inbox, KernelPath, Vrf};
+use kaido_engine::{Inbox, KernelPath, PortId, Vrf};
 use kaido_node::config::{Datapath, Driver, PortConfig};
+use kaido_node::function::WayOut;
 use kaido_node::ports::{
     Device, Interfaces, OpenPorts, PortRequirements, fault, has_no_wire, lock, routable,
 };
@@ -122,8 +123,7 @@ impl PortRequirements for PortNeeds<'_> {
     }
 
     fn vrfs(&self) -> Vec<Vrf> {
-        let PortInstances { instances, of_ports, route_tables } = PortInstances::of(&self.config.ports);
-        ExitInstances { instances: &instances, of_ports: &of_ports, route_tables: &route_tables }.vrfs()
+        PortInstances::of(&self.config.ports).vrfs()
     }
 
     fn is_way_out(&self, tap: &PortConfig) -> bool {
@@ -155,6 +155,11 @@ impl PortInstances {
         found
     }
 
+    fn vrfs(&self) -> Vec<Vrf> {
+        let Self { instances, of_ports, route_tables } = self;
+        ExitInstances { instances, of_ports, route_tables }.vrfs()
+    }
+
     fn number(&mut self, name: Option<String>) -> InstanceId {
         let known = self.instances.iter().position(|known| known.name == name);
         let place = known.unwrap_or_else(|| {
@@ -163,6 +168,24 @@ impl PortInstances {
         });
         InstanceId(u16::try_from(place).unwrap_or(u16::MAX))
     }
+}
+
+/// The data networks behind ports, each with its own routes.
+pub(super) fn ways_out(ports: &[UpfPort]) -> Vec<WayOut> {
+    let instances = PortInstances::of(ports);
+    let numbers = (0..).map(InstanceId);
+    // The first is of no instance in particular.
+    let vrfs = instances.vrfs().into_iter().skip(1).zip(numbers);
+    let of_instance = |(vrf, instance): (Vrf, InstanceId)| WayOut {
+        vrf,
+        ports: (0u8..)
+            .map(PortId)
+            .zip(&instances.of_ports)
+            .filter(|(_, of_port)| **of_port == Some(instance))
+            .map(|(port, _)| port)
+            .collect(),
+    };
+    vrfs.map(of_instance).collect()
 }
 
 /// The ports, and what goes with them.

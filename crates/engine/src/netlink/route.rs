@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) prefix: IpAddr,
     pub(super) prefix_len: u8,
     pub(super) metric: u32,
-    /// A blackhole, or refused with an error.
+    /// A blackhole, refused with an error, or the end of the lookup.
     pub(super) stops: bool,
     /// The ways that are alive, in the kernel's order.
     pub(super) hops: Vec<Hop>,
@@ -53,7 +53,9 @@ pub(super) fn read(message: &Message<'_>) -> Option<Entry> {
     let payload = message.payload;
     let &[family, prefix_len, source_len, _, _, _, _, kind, ..] = payload else { return None };
     let flags = u32_at(payload, 8)?;
-    let stops = matches!(kind, libc::RTN_BLACKHOLE | libc::RTN_UNREACHABLE | libc::RTN_PROHIBIT);
+    // Behind what is thrown comes another table, of which a lookup of ours knows nothing.
+    let stops =
+        matches!(kind, libc::RTN_BLACKHOLE | libc::RTN_UNREACHABLE | libc::RTN_PROHIBIT | libc::RTN_THROW);
     if !(stops || kind == libc::RTN_UNICAST) || source_len != 0 || flags & libc::RTM_F_CLONED != 0 {
         return None;
     }
@@ -164,6 +166,17 @@ mod tests {
         assert!(parsed(route(254, 2).with(libc::RTA_OIF, &oif)).is_none());
         let other = route(254, 1).with(libc::RTA_OIF, &oif).with(libc::RTA_TABLE, &1000u32.to_ne_bytes());
         assert_eq!(parsed(other).unwrap().table, 1000);
+    }
+
+    #[test]
+    fn what_stops_packets_has_no_way_out() {
+        let oif = 1u32.to_ne_bytes();
+        for kind in [libc::RTN_BLACKHOLE, libc::RTN_UNREACHABLE, libc::RTN_PROHIBIT, libc::RTN_THROW] {
+            let route = Request::new(libc::RTM_NEWROUTE, 0, &header(254, kind)).with(libc::RTA_OIF, &oif);
+            let entry = parsed(route).unwrap();
+            assert!(entry.stops && entry.hops.is_empty(), "{kind}");
+        }
+        assert!(!parsed(Request::new(libc::RTM_NEWROUTE, 0, &header(254, 1))).unwrap().stops);
     }
 
     #[test]
