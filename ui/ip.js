@@ -38,7 +38,7 @@ async function list([one, name], label, headings, row, context) {
 
 const mono = (text) => h("span", { class: "mono" }, text);
 
-/** Those of the kernel's main table; of an address those that contain it, the one that its packets take last. */
+/** Those of the kernel's tables; of an address those that contain it, in each VRF the one that its packets take last. */
 export function routes(_, context) {
   const row = (route) => [
     mono(route.prefix),
@@ -46,9 +46,10 @@ export function routes(_, context) {
     route.gateway ? h("a", { href: to("neighbours", { q: route.gateway }), class: "mono" }, route.gateway) : "on-link",
     route.metric,
     route.used ? h("span", { class: "good" }, "yes") : h("span", { class: "quiet" }, "no"),
+    route.vrf,
     route.function,
   ];
-  const headings = ["prefix", "port", "gateway", "metric", "used", "function"];
+  const headings = ["prefix", "port", "gateway", "metric", "used", "VRF", "function"];
   return list(["route", "routes"], "Address that it leads to, or port", headings, row, context);
 }
 
