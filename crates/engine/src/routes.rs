@@ -142,7 +142,7 @@ struct Prefixes {
 #[derive(Debug)]
 struct Tables {
     /// With the routes of each, as they were set; the first is the main table.
-    vrfs: Vec<(Vrf, RouteList, Arc<Prefixes>)>,
+    vrfs: Vec<(Vrf, Arc<RouteList>, Arc<Prefixes>)>,
     neighbours: HashMap<NeighbourRequest, [u8; 6]>,
     /// Routes that no feeder changes.
     fixed: RouteList,
@@ -155,7 +155,7 @@ struct Tables {
 impl Default for Tables {
     fn default() -> Self {
         Self {
-            vrfs: vec![(Vrf::main(), RouteList::new(), Arc::default())],
+            vrfs: vec![(Vrf::main(), Arc::default(), Arc::default())],
             neighbours: HashMap::new(),
             fixed: RouteList::new(),
             sole_neighbours: HashMap::new(),
@@ -207,7 +207,7 @@ impl Routes {
         let number = known.unwrap_or(tables.vrfs.len());
         if known.is_none() {
             let (_, main, prefixes) = &tables.vrfs[0];
-            let list = taken(&vrf, main);
+            let list = Arc::new(taken(&vrf, main));
             let prefixes = Prefixes::of((&vrf, &list), (main, prefixes), &tables.fixed);
             tables.vrfs.push((vrf, list, prefixes));
             drop(tables);
@@ -236,20 +236,20 @@ impl Routes {
     /// Exchanges all routes but the fixed ones. They are those of the main table, of which other VRFs have what they take.
     pub fn set_routes(&self, routes: impl IntoIterator<Item = (IpAddr, u8, Route)>) {
         let routes: RouteList = routes.into_iter().collect();
-        self.set_vrf_routes(self.vrfs().iter().map(|vrf| taken(vrf, &routes)).collect());
+        self.set_vrf_routes(&self.vrfs().iter().map(|vrf| Arc::new(taken(vrf, &routes))).collect::<Vec<_>>());
     }
 
     /// As [`Routes::set_routes`], of each VRF, in the order of their numbers. One that has come meanwhile keeps what it has.
-    pub fn set_vrf_routes(&self, lists: Vec<RouteList>) {
+    pub fn set_vrf_routes(&self, lists: &[Arc<RouteList>]) {
         let fixed = self.lock().fixed.clone();
         // Without the lock: workers take it.
-        let mut built: Vec<(RouteList, Arc<Prefixes>)> = Vec::with_capacity(lists.len());
+        let mut built: Vec<(Arc<RouteList>, Arc<Prefixes>)> = Vec::with_capacity(lists.len());
         for (vrf, list) in self.vrfs().iter().zip(lists) {
             let prefixes = match built.first() {
-                Some((main, prefixes)) => Prefixes::of((vrf, &list), (main, prefixes), &fixed),
-                None => Arc::new(Prefixes::build(vrf, &list, &fixed)),
+                Some((main, prefixes)) => Prefixes::of((vrf, list), (main, prefixes), &fixed),
+                None => Arc::new(Prefixes::build(vrf, list, &fixed)),
             };
-            built.push((list, prefixes));
+            built.push((list.clone(), prefixes));
         }
         for (known, (list, prefixes)) in self.lock().vrfs.iter_mut().zip(built) {
             (known.1, known.2) = (list, prefixes);
@@ -285,7 +285,7 @@ impl Routes {
     pub fn tables(&self) -> Vec<RouteTable> {
         let tables = self.lock();
         let vrfs = tables.vrfs.iter();
-        let table = |(vrf, _, prefixes): &(Vrf, RouteList, Arc<Prefixes>)| RouteTable {
+        let table = |(vrf, _, prefixes): &(Vrf, Arc<RouteList>, Arc<Prefixes>)| RouteTable {
             vrf: vrf.clone(),
             prefixes: prefixes.clone(),
             elsewhere: tables.elsewhere,

@@ -369,6 +369,8 @@ layout! {
     src_port set_src_port: u16 = 0;
     /// Destination port.
     dst_port set_dst_port: u16 = 2;
+    /// Sequence number.
+    sequence set_sequence: u32 = 4;
     /// Octets of the header in units of four, high in its octet.
     data_offset set_data_offset: u8 = 12;
     /// Control bits.

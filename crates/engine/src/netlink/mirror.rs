@@ -99,7 +99,7 @@ pub(super) struct Mirror {
     /// The numbers of the tables that VRFs have their routes from.
     tables: HashSet<u32>,
     /// By the number of a VRF.
-    listed: Vec<RouteList>,
+    listed: Vec<Arc<RouteList>>,
     addresses: Option<Vec<InterfaceAddress>>,
     on_addresses: Option<AddressHook>,
     pub(super) dirty: Dirty,
@@ -182,14 +182,14 @@ impl Mirror {
         entries.retain(|entry| !matches!(entry.prefix, IpAddr::V6(prefix) if prefix.is_unicast_link_local()));
         let of_vrf = |(vrf, table): (&Vrf, u32)| {
             let of_table = entries.iter().filter(move |entry| entry.table == table);
-            of_table
-                .filter_map(|entry| Some((entry.prefix, entry.prefix_len, self.route(vrf, entry)?)))
-                .collect()
+            let listed =
+                of_table.filter_map(|entry| Some((entry.prefix, entry.prefix_len, self.route(vrf, entry)?)));
+            Arc::new(listed.collect::<RouteList>())
         };
-        let listed: Vec<RouteList> = vrfs.iter().zip(tables).map(of_vrf).collect();
+        let listed: Vec<Arc<RouteList>> = vrfs.iter().zip(tables).map(of_vrf).collect();
         // An exchange makes every worker resolve afresh: not for nothing.
         if listed != self.listed {
-            self.routes.set_vrf_routes(listed.clone());
+            self.routes.set_vrf_routes(&listed);
             self.listed = listed;
         }
         Ok(())

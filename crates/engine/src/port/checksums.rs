@@ -38,7 +38,7 @@ fn finish(frame: &mut Frame) {
 }
 
 /// Where the IP packet begins in a frame.
-fn ip_at(octets: &[u8]) -> Option<usize> {
+pub(super) fn ip_at(octets: &[u8]) -> Option<usize> {
     let mut at = ethernet::TYPE_AT;
     for _ in 0..=TAGS_MAX {
         let ethertype = EtherType(u16::from_be_bytes(*octets.get(at..)?.first_chunk()?));

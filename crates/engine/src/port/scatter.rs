@@ -39,6 +39,16 @@ impl Scatter {
         self.frames.iter_mut().map(|frame| IoSliceMut::new(frame.data_mut()))
     }
 
+    /// Copies up to `len` bytes that were read, and keeps the frames.
+    pub(super) fn copy(&self, len: usize, to: &mut Vec<u8>) {
+        let mut rest = len;
+        for frame in &self.frames {
+            let part = &frame.data()[..rest.min(frame.data().len())];
+            to.extend_from_slice(part);
+            rest -= part.len();
+        }
+    }
+
     /// The packet of `len` bytes that was read; `None` when it is empty or longer than the room.
     pub(super) fn take(&mut self, len: usize) -> Option<Frame> {
         let used = len.div_ceil(self.frames.first()?.packet_len());

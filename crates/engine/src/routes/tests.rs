@@ -241,7 +241,7 @@ fn vrfs_share_no_neighbours() {
     let numbers = [100, 200].map(VrfTable::Number);
     let vrfs = numbers.map(|table| routes.vrf(Vrf { name: format!("{table:?}"), table, ports: None }));
     let on_link = |port| vec![(ip("192.0.2.0"), 24, route(port, None, 0))];
-    routes.set_vrf_routes(vec![vec![], on_link(1), on_link(2)]);
+    routes.set_vrf_routes(&[vec![], on_link(1), on_link(2)].map(Arc::new));
     for port in [1, 2] {
         let neighbour = NeighbourRequest { port: PortId(port), address: ip("192.0.2.1") };
         routes.set_neighbour(neighbour, Some([port; 6]));

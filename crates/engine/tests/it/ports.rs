@@ -155,9 +155,10 @@ fn vlan_tags_are_put_back() {
     });
 }
 
+/// TCP of a kernel on the same host leaves the cutting of its packets to a device that is none, and their checksums.
 #[test]
-fn coalesced_packets_are_dropped_and_counted() {
-    if !rig::is_root("coalesced_packets_are_dropped_and_counted") {
+fn packets_that_stand_for_several_are_cut() {
+    if !rig::is_root("packets_that_stand_for_several_are_cut") {
         return;
     }
     Pair::run(1, 1500, |pair| {
@@ -166,17 +167,35 @@ fn coalesced_packets_are_dropped_and_counted() {
         let near = TcpListener::bind("10.77.0.1:7000").unwrap();
         let mut far = pair.far(|| TcpStream::connect("10.77.0.1:7000").unwrap());
         let (_taken, _) = near.accept().unwrap();
-        let frame = port.next(|frame| frame[12..14] == [8, 0] && frame[23] == 6);
-        assert!(checksum_holds(&frame.to_vec()), "a SYN");
-        drop(frame);
-        far.write_all(&[0; 50_000]).unwrap();
-        rig::eventually("coalesced packets", || {
-            for frame in port.poll() {
-                assert!(frame.packet_len() <= 1514, "{} bytes", frame.packet_len());
-            }
-            (port.port.drops().too_long > 0).then_some(())
+        let syn = port.next(|frame| frame[12..14] == [8, 0] && frame[23] == 6).to_vec();
+        assert!(checksum_holds(&syn), "a SYN");
+        let sequence = |frame: &[u8]| u32::from_be_bytes(*frame[38..].first_chunk().unwrap());
+        let sent = pattern(50_000);
+        let (mut came, mut missing) = (vec![0; sent.len()], sent.len());
+        let mut seen = std::collections::BTreeSet::new();
+        let writing = std::thread::spawn({
+            let sent = sent.clone();
+            move || far.write_all(&sent).map(|()| far)
         });
-        assert_eq!(port.port.drops().malformed, 0);
+        rig::eventually("all of it", || {
+            for frame in port.poll() {
+                let octets = frame.to_vec();
+                if octets[12..14] != [8, 0] || octets[23] != 6 {
+                    continue;
+                }
+                assert!(octets.len() <= 1514 && checksum_holds(&octets), "{} bytes", octets.len());
+                let payload = &octets[34 + usize::from(octets[46] >> 4) * 4..];
+                let at = sequence(&octets).wrapping_sub(sequence(&syn).wrapping_add(1)) as usize;
+                if !payload.is_empty() && seen.insert(at) {
+                    came[at..at + payload.len()].copy_from_slice(payload);
+                    missing -= payload.len();
+                }
+            }
+            (missing == 0).then_some(())
+        });
+        assert!(came == sent);
+        drop(writing.join().unwrap().unwrap());
+        assert_eq!(port.port.drops(), kaido_engine::port::PacketDrops::default());
         port.close();
         assert_eq!(pool.free_frames(), pool.frames());
     });

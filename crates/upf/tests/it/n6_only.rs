@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use crate::fixture::packets::{downlink, udp, udp_between, uplink};
 use crate::fixture::{DN_MAC, N3, N6, Rig, SessionPlan, ip, now, settings};
@@ -148,7 +149,7 @@ fn a_table_of_its_own_is_the_only_one() {
         let port = if len == 0 { N6 } else { N3 };
         vec![(ip(to), len, Route { port: Some(port), gateway: Some(ip("10.100.6.2")), metric: 0 })]
     });
-    rig.routes.set_vrf_routes(vec![main, own]);
+    rig.routes.set_vrf_routes(&[main, own].map(Arc::new));
     assert_eq!(rig.pass(N3, &packet).len(), 1);
     assert_eq!(rig.pass(N3, &packet).len(), 1);
 }

@@ -3,15 +3,15 @@
 //!
 //! The kernel hands packets over as its own stack would see them. This port makes frames of them as they
 //! would be on a wire: the VLAN tag that was taken off is put back, and a checksum that a local sender left
-//! to its device is completed. It cannot undo coalescing. A packet longer than the MTU (TCP from a local
-//! sender with segmentation offload, or GRO) is dropped and counted. Switch `tso`, `gso` and `gro` off with
-//! `ethtool -K` on such links.
+//! to its device is completed. A packet that stands for several (TCP or UDP from a local sender with segmentation
+//! offload, or GRO) is cut into those. What cannot be is dropped and counted.
 //!
 //! Source: `packet(7)`, kernel `include/uapi/linux/if_packet.h` and `virtio_net.h`.
 
 mod endpoints;
 mod group;
 mod offload;
+mod segments;
 mod sink;
 mod socket;
 
@@ -19,6 +19,7 @@ pub use endpoints::{UdpEndpoints, ignore_interfaces};
 pub use group::hear_own_groups;
 pub use sink::UdpSink;
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -26,16 +27,20 @@ use super::scatter::Scatter;
 use super::{Port, PortError};
 use crate::batch::{BATCH_MAX, Batch};
 use crate::drop_reason::DropReason;
+use crate::frame::Frame;
 use crate::pool::{LINK_HEADER, PoolCache};
 use offload::VnetHeaderInfo;
 pub(super) use offload::complete_checksum;
+use segments::JoinedPacket;
 use socket::{PacketSocket, SendProgress};
 
 /// What a port has thrown away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketDrops {
-    /// Longer than the MTU: coalesced by the kernel, which a wire cannot carry.
+    /// Longer than the MTU, or made of several in a way that is not undone here: a wire cannot carry them.
     pub too_long: u64,
+    /// Of packets that were made of several: those for which there was no frame.
+    pub no_frame: u64,
     /// With an unfinished checksum in a place that makes no sense.
     pub malformed: u64,
 }
@@ -47,6 +52,10 @@ pub struct PacketPort {
     ifindex: u32,
     /// One for each packet of a batch.
     rooms: Vec<Scatter>,
+    /// For what of each has no room there: packets that stand for several.
+    rests: Vec<u8>,
+    /// Packets that were cut out of others, and are yet to be received.
+    cut: VecDeque<Frame>,
     mtu: usize,
     drops: PacketDrops,
     /// What of it was said.
@@ -74,7 +83,8 @@ impl PacketPort {
     fn over(socket: PacketSocket, ifindex: u32, mtu: usize) -> Self {
         let rooms = (0..BATCH_MAX).map(|_| Scatter::new(mtu + LINK_HEADER)).collect();
         let (drops, reported) = (PacketDrops::default(), PacketDrops::default());
-        Self { socket, ifindex, rooms, mtu, drops, reported }
+        let (rests, cut) = (vec![0; BATCH_MAX * JOINED_MAX], VecDeque::new());
+        Self { socket, ifindex, rooms, rests, cut, mtu, drops, reported }
     }
 
     /// By what the socket lives on.
@@ -95,8 +105,33 @@ impl PacketPort {
         self.drops
     }
 
-    fn is_too_long(&self, arrival: &VnetHeaderInfo) -> bool {
-        arrival.is_coalesced() || arrival.truncated || arrival.len > self.mtu + LINK_HEADER
+    /// Receives a packet that stands for several, in the room of that number.
+    #[cold]
+    fn cut(&mut self, (index, arrival): (usize, &VnetHeaderInfo), pool: &mut PoolCache) {
+        let room = &self.rooms[index];
+        let mut whole = Vec::with_capacity(arrival.len);
+        room.copy(arrival.len, &mut whole);
+        let rest = arrival.len - whole.len();
+        whole.extend_from_slice(&self.rests[index * JOINED_MAX..][..rest]);
+        let Some(joined) = JoinedPacket::read(&arrival.vnet, &whole) else {
+            return self.count_too_long(arrival.len);
+        };
+        for packet in joined.packets() {
+            if packet.len() > self.mtu + LINK_HEADER {
+                self.count_too_long(packet.len());
+                continue;
+            }
+            let Some(mut frame) = Frame::from_slice(&packet, || pool.allocate()) else {
+                self.drops.no_frame += 1;
+                continue;
+            };
+            if arrival.put_tag(&mut frame) {
+                self.cut.push_back(frame);
+            } else {
+                self.drops.malformed += 1;
+                pool.release(frame);
+            }
+        }
     }
 
     #[cold]
@@ -105,33 +140,52 @@ impl PacketPort {
             tracing::warn!(
                 len,
                 mtu = self.mtu,
-                "the kernel coalesces packets beyond the MTU; they are dropped: switch tso, gso and gro off"
+                "a packet is longer than the MTU; such packets are dropped: where the kernel joins them, switch tso, gso and gro off"
             );
         }
         self.drops.too_long += 1;
     }
+
+    /// Adds packets that were cut out of others, as far as there is room.
+    fn push_cut(&mut self, batch: &mut Batch) {
+        let room = batch.remaining_capacity().min(self.cut.len());
+        batch.extend(self.cut.drain(..room));
+    }
 }
+
+/// Octets that a packet that stands for several may have: a length of 16 bits, and headers of the link.
+const JOINED_MAX: usize = 65_535 + LINK_HEADER;
 
 impl Port for PacketPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {
+        self.push_cut(batch);
         while !batch.is_full() {
             let wanted = batch.remaining_capacity();
             let ready =
                 self.rooms[..wanted].iter_mut().map_while(|room| room.refill(pool).then_some(())).count();
-            let (arrivals, wanted) = self.socket.receive(&mut self.rooms[..ready]);
+            let rests = self.rests.chunks_mut(JOINED_MAX);
+            let (arrivals, wanted) = self.socket.receive(&mut self.rooms[..ready], rests);
             for (index, arrival) in arrivals.iter().enumerate() {
-                if self.is_too_long(arrival) {
+                if arrival.truncated || !arrival.is_coalesced() && arrival.len > self.mtu + LINK_HEADER {
                     self.count_too_long(arrival.len);
                     continue;
                 }
+                if arrival.is_coalesced() {
+                    self.cut((index, arrival), pool);
+                    continue;
+                }
                 let Some(mut frame) = self.rooms[index].take(arrival.len) else { continue };
-                if arrival.apply(&mut frame) {
-                    batch.push(frame);
-                } else {
+                if !arrival.apply(&mut frame) {
                     self.drops.malformed += 1;
                     pool.release(frame);
+                } else if self.cut.is_empty() {
+                    batch.push(frame);
+                } else {
+                    // Behind those that came before it.
+                    self.cut.push_back(frame);
                 }
             }
+            self.push_cut(batch);
             if arrivals.len() < wanted || wanted == 0 {
                 return;
             }
@@ -158,6 +212,7 @@ impl Port for PacketPort {
         for (reason, now, before) in [
             (DropReason::RX_TOO_LONG, self.drops.too_long, before.too_long),
             (DropReason::IP_MALFORMED, self.drops.malformed, before.malformed),
+            (DropReason::RX_NO_FRAME, self.drops.no_frame, before.no_frame),
         ] {
             if now > before {
                 report(reason, now - before);
@@ -167,5 +222,9 @@ impl Port for PacketPort {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.cut.is_empty()
     }
 }

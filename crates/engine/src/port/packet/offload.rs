@@ -53,6 +53,11 @@ impl VnetHeaderInfo {
         {
             return false;
         }
+        self.put_tag(frame)
+    }
+
+    /// Puts the tag back that was taken off; false where there is no room for it.
+    pub(super) fn put_tag(&self, frame: &mut Frame) -> bool {
         self.vlan.is_none_or(|(tpid, tag)| insert_tag(frame, tpid, tag))
     }
 }

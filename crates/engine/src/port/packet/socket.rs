@@ -118,18 +118,26 @@ impl PacketSocket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Receives into `rooms`, one packet each; what arrived, and how many there was room for.
-    pub(super) fn receive(&self, rooms: &mut [Scatter]) -> (ArrayVec<VnetHeaderInfo, BATCH_MAX>, usize) {
+    /// Receives into `rooms`, one packet each, of which `rests` take what has no room there; what arrived, and how many
+    /// there was room for.
+    pub(super) fn receive<'r>(
+        &self,
+        rooms: &mut [Scatter],
+        rests: impl Iterator<Item = &'r mut [u8]>,
+    ) -> (ArrayVec<VnetHeaderInfo, BATCH_MAX>, usize) {
         let mut headers = [[0u8; VNET_HEADER]; BATCH_MAX];
         let mut controls = [[0usize; 8]; BATCH_MAX];
         let mut buffers = ArrayVec::<libc::iovec, BUFFERS_MAX>::new();
         let mut messages = ArrayVec::<libc::mmsghdr, BATCH_MAX>::new();
-        for ((room, header), control) in rooms.iter_mut().zip(&mut headers).zip(&mut controls) {
+        for (((room, rest), header), control) in
+            rooms.iter_mut().zip(rests).zip(&mut headers).zip(&mut controls)
+        {
             let first = buffers.len();
             if buffers.try_push(buffer(header)).is_err() {
                 break;
             }
-            if !room.buffers().all(|mut part| buffers.try_push(buffer(&mut part)).is_ok()) {
+            let is_room = room.buffers().all(|mut part| buffers.try_push(buffer(&mut part)).is_ok());
+            if !is_room || buffers.try_push(buffer(rest)).is_err() {
                 buffers.truncate(first);
                 break;
             }
