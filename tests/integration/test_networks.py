@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rig.http import ask
-from rig.net import CABLES, FAR, Cable, Network, Topology, wait_until
+from rig.net import FAR, Cable, Topology, wait_until
 from rig.node import Node, Sim, port
 
 pytestmark = pytest.mark.needs("root", "ip", "ethtool", "ping")
@@ -24,8 +24,8 @@ class Networks(Topology):
     def __init__(self, prefix: str) -> None:
         """Name the namespaces."""
         second = Cable("ims", "eth0", ["10.100.7.2/24"], "upf", "n6b", ["10.100.7.1/24"])
-        Network.__init__(self, prefix, ("ran", "upf", "dn", "ims"), (*CABLES, second))
-        self.ran, self.upf, self.dn, self.ims = (self.spaces[name] for name in ("ran", "upf", "dn", "ims"))
+        super().__init__(prefix, more={"ims": second})
+        self.ims = self.spaces["ims"]
 
     def route(self) -> None:
         """UEs are behind the node, and the same host is in both networks."""

@@ -259,9 +259,15 @@ class Network:
 class Topology(Network):
     """The namespaces `ran`, `upf` and `dn`, joined by cables; removed at the end of a `with`."""
 
-    def __init__(self, prefix: str = "", mtu: dict[str, int] | None = None) -> None:
-        """Name the namespaces with a prefix; `mtu` overrides a cable's by the name of its upf end."""
-        super().__init__(prefix, ("ran", "upf", "dn"), CABLES, mtu)
+    def __init__(
+        self, prefix: str = "", mtu: dict[str, int] | None = None, more: dict[str, Cable] | None = None
+    ) -> None:
+        """Name the namespaces with a prefix; `mtu` overrides a cable's by the name of its upf end.
+
+        `more` are namespaces beside them, each with its cable.
+        """
+        more = more or {}
+        super().__init__(prefix, ("ran", "upf", "dn", *more), (*CABLES, *more.values()), mtu)
         self.ran, self.upf, self.dn = (self.spaces[name] for name in ("ran", "upf", "dn"))
 
     def route(self) -> None:

@@ -93,8 +93,13 @@ impl Vrf {
         Self { name: "main".to_owned(), table: VrfTable::Main, ports: None }
     }
 
+    /// Whether routes by that port count.
+    pub(crate) fn has_port(&self, port: PortId) -> bool {
+        self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+    }
+
     fn takes(&self, route: &Route) -> bool {
-        self.ports.as_ref().is_none_or(|ports| route.port.is_none_or(|port| ports.contains(&port)))
+        route.port.is_none_or(|port| self.has_port(port))
     }
 }
 
@@ -139,10 +144,20 @@ struct Prefixes {
     routes: RouteList,
 }
 
+/// A VRF with its routes.
+#[derive(Debug)]
+struct VrfRoutes {
+    vrf: Vrf,
+    /// As they were set.
+    list: Arc<RouteList>,
+    /// With the fixed ones.
+    prefixes: Arc<Prefixes>,
+}
+
 #[derive(Debug)]
 struct Tables {
-    /// With the routes of each, as they were set; the first is the main table.
-    vrfs: Vec<(Vrf, Arc<RouteList>, Arc<Prefixes>)>,
+    /// The first is the main table.
+    vrfs: Vec<VrfRoutes>,
     neighbours: HashMap<NeighbourRequest, [u8; 6]>,
     /// Routes that no feeder changes.
     fixed: RouteList,
@@ -155,18 +170,12 @@ struct Tables {
 impl Default for Tables {
     fn default() -> Self {
         Self {
-            vrfs: vec![(Vrf::main(), Arc::default(), Arc::default())],
+            vrfs: vec![VrfRoutes { vrf: Vrf::main(), list: Arc::default(), prefixes: Arc::default() }],
             neighbours: HashMap::new(),
             fixed: RouteList::new(),
             sole_neighbours: HashMap::new(),
             elsewhere: None,
         }
-    }
-}
-
-impl Tables {
-    fn prefixes(&self) -> impl Iterator<Item = Arc<Prefixes>> {
-        self.vrfs.iter().map(|(.., prefixes)| prefixes.clone())
     }
 }
 
@@ -203,13 +212,13 @@ impl Routes {
     /// none where it has another table, until the feeder sets them. Beyond 65 535 of them they have none at all.
     pub fn vrf(&self, vrf: Vrf) -> VrfId {
         let mut tables = self.lock();
-        let known = tables.vrfs.iter().position(|(known, ..)| *known == vrf);
+        let known = tables.vrfs.iter().position(|known| known.vrf == vrf);
         let number = known.unwrap_or(tables.vrfs.len());
         if known.is_none() {
-            let (_, main, prefixes) = &tables.vrfs[0];
-            let list = Arc::new(taken(&vrf, main));
-            let prefixes = Prefixes::of((&vrf, &list), (main, prefixes), &tables.fixed);
-            tables.vrfs.push((vrf, list, prefixes));
+            let main = &tables.vrfs[0];
+            let list = Arc::new(taken(&vrf, &main.list));
+            let prefixes = Prefixes::of((&vrf, &list), (&main.list, &main.prefixes), &tables.fixed);
+            tables.vrfs.push(VrfRoutes { vrf, list, prefixes });
             drop(tables);
             self.changed();
         }
@@ -218,7 +227,7 @@ impl Routes {
 
     /// All VRFs, in the order of their numbers.
     pub fn vrfs(&self) -> Vec<Vrf> {
-        self.lock().vrfs.iter().map(|(vrf, ..)| vrf.clone()).collect()
+        self.lock().vrfs.iter().map(|of| of.vrf.clone()).collect()
     }
 
     /// Says that all behind a port is one neighbour, as the kernel is behind a TAP device.
@@ -252,7 +261,7 @@ impl Routes {
             built.push((list.clone(), prefixes));
         }
         for (known, (list, prefixes)) in self.lock().vrfs.iter_mut().zip(built) {
-            (known.1, known.2) = (list, prefixes);
+            (known.list, known.prefixes) = (list, prefixes);
         }
         self.changed();
     }
@@ -284,17 +293,14 @@ impl Routes {
     /// have all routes of the main table and no others.
     pub fn tables(&self) -> Vec<RouteTable> {
         let tables = self.lock();
-        let vrfs = tables.vrfs.iter();
-        let table = |(vrf, _, prefixes): &(Vrf, Arc<RouteList>, Arc<Prefixes>)| RouteTable {
-            vrf: vrf.clone(),
-            prefixes: prefixes.clone(),
+        let [main, others @ ..] = &*tables.vrfs else { return Vec::new() };
+        let others = others.iter().filter(|other| !Arc::ptr_eq(&main.prefixes, &other.prefixes));
+        let table = |of: &VrfRoutes| RouteTable {
+            vrf: of.vrf.clone(),
+            prefixes: of.prefixes.clone(),
             elsewhere: tables.elsewhere,
         };
-        let main = &tables.vrfs[0].2;
-        vrfs.enumerate()
-            .filter(|(at, (.., prefixes))| *at == 0 || !Arc::ptr_eq(main, prefixes))
-            .map(|(_, vrf)| table(vrf))
-            .collect()
+        [main].into_iter().chain(others).map(table).collect()
     }
 
     /// A worker's view.
@@ -577,7 +583,7 @@ impl NextHops {
     fn read_again(&mut self, generation: u64) {
         let view =
             |prefixes: Arc<Prefixes>| VrfView { gateways: vec![None; prefixes.routes.len()], prefixes };
-        self.vrfs = self.routes.lock().prefixes().map(view).collect();
+        self.vrfs = self.routes.lock().vrfs.iter().map(|of| view(of.prefixes.clone())).collect();
         self.seen = generation;
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use kaido_engine::FramePool;
 use kaido_engine::netlink::Interface;
-use kaido_engine::{Inbox, KernelPath, PortId, Vrf};
+use kaido_engine::{Inbox, KernelPath, Vrf};
 use kaido_node::config::{Datapath, Driver, PortConfig};
 use kaido_node::function::WayOut;
 use kaido_node::ports::{
@@ -123,7 +123,7 @@ impl PortRequirements for PortNeeds<'_> {
     }
 
     fn vrfs(&self) -> Vec<Vrf> {
-        PortInstances::of(&self.config.ports).vrfs()
+        PortInstances::of(&self.config.ports).exits().vrfs()
     }
 
     fn is_way_out(&self, tap: &PortConfig) -> bool {
@@ -155,9 +155,9 @@ impl PortInstances {
         found
     }
 
-    fn vrfs(&self) -> Vec<Vrf> {
+    fn exits(&self) -> ExitInstances<'_> {
         let Self { instances, of_ports, route_tables } = self;
-        ExitInstances { instances, of_ports, route_tables }.vrfs()
+        ExitInstances { instances, of_ports, route_tables }
     }
 
     fn number(&mut self, name: Option<String>) -> InstanceId {
@@ -173,19 +173,11 @@ impl PortInstances {
 /// The data networks behind ports, each with its own routes.
 pub(super) fn ways_out(ports: &[UpfPort]) -> Vec<WayOut> {
     let instances = PortInstances::of(ports);
+    let exits = instances.exits();
     let numbers = (0..).map(InstanceId);
     // The first is of no instance in particular.
-    let vrfs = instances.vrfs().into_iter().skip(1).zip(numbers);
-    let of_instance = |(vrf, instance): (Vrf, InstanceId)| WayOut {
-        vrf,
-        ports: (0u8..)
-            .map(PortId)
-            .zip(&instances.of_ports)
-            .filter(|(_, of_port)| **of_port == Some(instance))
-            .map(|(port, _)| port)
-            .collect(),
-    };
-    vrfs.map(of_instance).collect()
+    let vrfs = exits.vrfs().into_iter().skip(1).zip(numbers);
+    vrfs.map(|(vrf, instance)| WayOut { vrf, ports: exits.ports_of(instance) }).collect()
 }
 
 /// The ports, and what goes with them.

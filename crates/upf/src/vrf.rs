@@ -41,10 +41,14 @@ impl ExitInstances<'_> {
         [of_all].into_iter().chain(numbers.map(|number| of_instance(InstanceId(number)))).collect()
     }
 
-    fn vrf(&self, instance: InstanceId, is_sole: bool) -> Vrf {
+    /// The ports of an instance.
+    pub fn ports_of(&self, instance: InstanceId) -> Vec<PortId> {
         let numbered = (0u8..).map(PortId).zip(self.of_ports);
-        let ports: Vec<PortId> =
-            numbered.filter(|(_, of_port)| **of_port == Some(instance)).map(|(port, _)| port).collect();
+        numbered.filter(|(_, of_port)| **of_port == Some(instance)).map(|(port, _)| port).collect()
+    }
+
+    fn vrf(&self, instance: InstanceId, is_sole: bool) -> Vrf {
+        let ports = self.ports_of(instance);
         let table = match (self.route_tables.get(&instance), ports.first()) {
             (Some(&number), _) => VrfTable::Number(number),
             (None, Some(&port)) => VrfTable::OfPort(port),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::address::{Interface, InterfaceAddress, dump_addresses, dump_links, read_link};
 use super::neighbour::NeighbourState;
 use super::socket::Socket;
-use super::watcher::{AddressHook, PortIndexes};
+use super::watcher::{AddressHook, PortIndexes, index_of};
 use super::wire::Message;
 use super::{NetlinkError, neighbour, route};
 use crate::port::PortId;
@@ -197,11 +197,7 @@ impl Mirror {
 
     /// The number of a table.
     fn table(&self, table: VrfTable) -> u32 {
-        let of_port = |port: PortId| {
-            let ports = self.ports.read().unwrap_or_else(PoisonError::into_inner);
-            let (_, ifindex) = ports.iter().find(|(known, _)| *known == port)?;
-            self.links.get(ifindex)?.vrf_table
-        };
+        let of_port = |port| self.links.get(&index_of(&self.ports, port)?)?.vrf_table;
         match table {
             VrfTable::Main => route::MAIN,
             VrfTable::OfPort(port) => of_port(port).unwrap_or(route::MAIN),
@@ -216,7 +212,7 @@ impl Mirror {
         let is_there = alive.clone().next().is_some();
         let ours = alive.find_map(|hop| {
             let port = self.port(hop.ifindex)?;
-            vrf.ports.as_ref().is_none_or(|ports| ports.contains(&port)).then_some((port, hop.gateway))
+            vrf.has_port(port).then_some((port, hop.gateway))
         });
         let (port, gateway) = match ours {
             Some((port, gateway)) => (Some(port), gateway),

@@ -35,6 +35,12 @@ const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
 /// The interface behind each port, which is another one after the first was removed and made again.
 pub(super) type PortIndexes = Arc<RwLock<Vec<(PortId, u32)>>>;
 
+/// The interface behind a port.
+pub(super) fn index_of(ports: &PortIndexes, port: PortId) -> Option<u32> {
+    let ports = ports.read().unwrap_or_else(PoisonError::into_inner);
+    ports.iter().find(|(known, _)| *known == port).map(|(_, ifindex)| *ifindex)
+}
+
 /// Is told all addresses of the network namespace, at the start and whenever they changed.
 pub type AddressHook = Box<dyn FnMut(&[InterfaceAddress]) + Send>;
 
@@ -271,10 +277,7 @@ impl NeighbourQuery {
         if self.neighbours.is_known(&neighbour) {
             return;
         }
-        let ports = self.ports.read().unwrap_or_else(PoisonError::into_inner);
-        let found = ports.iter().find(|(port, _)| *port == neighbour.port).copied();
-        drop(ports);
-        let Some((_, ifindex)) = found else { return };
+        let Some(ifindex) = index_of(&self.ports, neighbour.port) else { return };
         let now = Instant::now();
         if self.asked.get(&neighbour).is_some_and(|asked| now < *asked + self.every) {
             return;

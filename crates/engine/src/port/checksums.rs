@@ -4,8 +4,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use kaido_wire::vlan::TAG_LEN;
-use kaido_wire::{EtherType, checksum, ethernet};
+use kaido_wire::{EtherType, checksum, vlan};
 
 use super::Port;
 use super::packet::complete_checksum;
@@ -16,7 +15,7 @@ use crate::pool::PoolCache;
 use crate::shared::{ClaimedBlock, Shared};
 
 /// Tags before the IP packet, at most.
-const TAGS_MAX: usize = 2;
+const TAGS_MAX: u8 = 2;
 
 /// The port, over another one.
 pub struct ChecksumPort(Box<dyn Port>);
@@ -39,16 +38,9 @@ fn finish(frame: &mut Frame) {
 
 /// Where the IP packet begins in a frame.
 pub(super) fn ip_at(octets: &[u8]) -> Option<usize> {
-    let mut at = ethernet::TYPE_AT;
-    for _ in 0..=TAGS_MAX {
-        let ethertype = EtherType(u16::from_be_bytes(*octets.get(at..)?.first_chunk()?));
-        match ethertype {
-            EtherType::IPV4 | EtherType::IPV6 => return Some(at + 2),
-            _ if ethertype.is_vlan() => at += TAG_LEN,
-            _ => return None,
-        }
-    }
-    None
+    let link = vlan::link(octets).ok()?;
+    let is_ip = matches!(link.ethertype, EtherType::IPV4 | EtherType::IPV6);
+    (is_ip && link.tag_count <= TAGS_MAX).then_some(link.payload_offset.into())
 }
 
 impl Port for ChecksumPort {

@@ -70,15 +70,10 @@ impl Worker {
         let from = arrival.port;
         let destination = egress.header.map_or(packet.dst, |header| header.peer);
         let overhead = egress.header.map_or(0, |header| header.len());
-        let next_hop = match egress.exit {
-            Exit::Routes | Exit::Lan(_) => destination,
-            Exit::Via(next_hop) => next_hop,
-        };
-        let next_hop = VrfAddress { vrf: self.vrfs.of(rule.action.exit), address: next_hop };
-        let resolution = match egress.exit {
-            Exit::Routes | Exit::Via(_) => Some(self.next_hops.resolve(next_hop)),
-            Exit::Lan(_) => None,
-        };
+        let address = if let Exit::Via(next_hop) = egress.exit { next_hop } else { destination };
+        let next_hop = VrfAddress { vrf: self.vrfs.of(rule.action.exit), address };
+        let is_routed = !matches!(egress.exit, Exit::Lan(_));
+        let resolution = is_routed.then(|| self.next_hops.resolve(next_hop));
         let len = frame.packet_len() + overhead;
         let exceeded = match (resolution, egress.exit) {
             (Some(resolution), _) => self.exceeded(resolution, len),

@@ -144,12 +144,8 @@ fn a_table_of_its_own_is_the_only_one() {
     assert_eq!(rig.drops(N3, DropReason::NO_ROUTE), 1);
     let vrfs = rig.routes.vrfs();
     assert_eq!(vrfs.iter().map(|vrf| vrf.table).collect::<Vec<_>>(), [VrfTable::Main, VrfTable::Number(100)]);
-    let [main, own] = ["10.100.3.0", "0.0.0.0"].map(|to| {
-        let len = if to == "0.0.0.0" { 0 } else { 24 };
-        let port = if len == 0 { N6 } else { N3 };
-        vec![(ip(to), len, Route { port: Some(port), gateway: Some(ip("10.100.6.2")), metric: 0 })]
-    });
-    rig.routes.set_vrf_routes(&[main, own].map(Arc::new));
+    let default = Route { port: Some(N6), gateway: Some(ip("10.100.6.2")), metric: 0 };
+    rig.routes.set_vrf_routes(&[vec![], vec![(ip("0.0.0.0"), 0, default)]].map(Arc::new));
     assert_eq!(rig.pass(N3, &packet).len(), 1);
     assert_eq!(rig.pass(N3, &packet).len(), 1);
 }

@@ -34,6 +34,9 @@ pub(super) use offload::complete_checksum;
 use segments::JoinedPacket;
 use socket::{PacketSocket, SendProgress};
 
+/// Octets that a packet that stands for several may have: a length of 16 bits, and headers of the link.
+const JOINED_MAX: usize = 65_535 + LINK_HEADER;
+
 /// What a port has thrown away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketDrops {
@@ -152,9 +155,6 @@ impl PacketPort {
         batch.extend(self.cut.drain(..room));
     }
 }
-
-/// Octets that a packet that stands for several may have: a length of 16 bits, and headers of the link.
-const JOINED_MAX: usize = 65_535 + LINK_HEADER;
 
 impl Port for PacketPort {
     fn receive(&mut self, pool: &mut PoolCache, batch: &mut Batch) {

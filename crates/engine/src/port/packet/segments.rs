@@ -4,7 +4,7 @@
 //! Source: kernel `net/ipv4/tcp_offload.c`, `net/ipv4/udp_offload.c`, `include/uapi/linux/virtio_net.h`.
 
 use kaido_wire::layout::{self, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields};
-use kaido_wire::{IpProtocol, checksum, ipv4, ipv6, udp};
+use kaido_wire::{IpProtocol, checksum, ipv4, ipv6, tcp, udp};
 
 use super::offload::VNET_HEADER;
 use crate::port::checksums::ip_at;
@@ -65,7 +65,7 @@ impl<'p> JoinedPacket<'p> {
         } else {
             udp::HEADER_LEN
         };
-        let least = if is_tcp { size_of::<[u8; 20]>() } else { udp::HEADER_LEN };
+        let least = if is_tcp { tcp::HEADER_LEN } else { udp::HEADER_LEN };
         let (upper_at, headers_len) = (ip_at + ip_len, ip_at + ip_len + upper_len);
         let is_sound = ip_len >= ipv4::HEADER_LEN && upper_len >= least && size > 0;
         let payload = upper.get(upper_len..).filter(|payload| is_sound && !payload.is_empty())?;
